@@ -9,7 +9,7 @@ from datetime import datetime
 from itertools import starmap
 from typing import Any, NamedTuple
 
-from django.db.models import Count, Expression, Max, Min, Subquery
+from django.db.models import Count, Expression, Max, Min, QuerySet, Subquery
 
 from governance import tool_reports
 from governance.core.calls import OPEN_STATUSES, CallStatus, ErrorType
@@ -126,13 +126,23 @@ _OPEN_TOOL_NAMES = Select(
 )
 
 
+def _results(**of: Any) -> QuerySet[ToolCall, Any]:
+    rows = ToolCall.objects.filter(**of).exclude(status__in=OPEN_STATUSES).order_by()
+    return rows.values_list(*CallResult._fields)
+
+
+_RESULTS = Select(_results, **fields_of(ToolCall, "group"))
+
+
 def results_of_groups(groups: Iterable[str]) -> Iterator[CallResult]:
     """Yield the results of the ended calls of several groups, unordered and in batches."""
     wanted = list(groups)
+    if len(wanted) == 1:  # of the last turn, which the next one reads
+        yield from starmap(CallResult, _RESULTS.all(group=wanted[0]))
+        return
     for start in range(0, len(wanted), _BATCH_SIZE):
-        ended = ToolCall.objects.filter(group__in=wanted[start : start + _BATCH_SIZE])
-        rows = ended.exclude(status__in=OPEN_STATUSES).order_by()
-        yield from starmap(CallResult, rows.values_list(*CallResult._fields))
+        rows = _results(group__in=wanted[start : start + _BATCH_SIZE])
+        yield from starmap(CallResult, rows)
 
 
 def call(group: str, call_id: str) -> ToolCall:

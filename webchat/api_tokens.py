@@ -20,11 +20,19 @@ from django.utils.translation import gettext as _
 from governance import audit
 from governance.audit import Changes, Editor
 from governance.db import run_in_query_thread, without_lock_wait
+from governance.prepared_statements import Select, fields_of
 from webchat.conf import app_settings
 from webchat.models import ApiToken, ApiTokenChange
 
 PREFIX = "tk_"
 SHOWN = 8  # characters that tell tokens apart in a list
+
+ACTIVE = Select(
+    lambda sha256: (
+        ApiToken.objects.select_related("user").filter(sha256=sha256, revoked_at=None).order_by()
+    ),
+    **fields_of(ApiToken, "sha256"),
+)
 
 
 @transaction.atomic
@@ -80,7 +88,7 @@ def of_unknown_origin() -> QuerySet[ApiToken]:
 def find_user(token: str) -> AbstractBaseUser | None:
     """Return the user of a token, or None if it is unknown or revoked, or its user is inactive."""
     digest = _hash(token)
-    row = ApiToken.objects.select_related("user").filter(sha256=digest, revoked_at=None).first()
+    row = ACTIVE.first(sha256=digest)
     if row is None or not constant_time_compare(row.sha256, digest) or not row.user.is_active:
         return None
     _touch(row)

@@ -32,6 +32,7 @@ from turns.models import (
     Process,
     Turn,
 )
+from webchat import api_tokens
 
 pytestmark = pytest.mark.django_db
 
@@ -49,7 +50,13 @@ def world(ada: AbstractUser) -> None:
         for status in TurnStatus:
             if status == ("running" if title else "cancelling"):  # one live turn at most
                 continue
-            turn = factory.turn(status, parent=parent, is_detached=bool(title), usage={"total": 3})
+            turn = factory.turn(
+                status,
+                parent=parent,
+                is_detached=bool(title),
+                usage={"total": 3},
+                client_id=f"of {status}",
+            )
             factory.message(turn, "user", said("question"))
             factory.message(turn, "assistant", said("an"), use("a"), is_streaming=not title)
             request = CancelRequest.objects.create(
@@ -65,6 +72,7 @@ def world(ada: AbstractUser) -> None:
     MessageTally.objects.create(user_id=ada.pk, times=[[1, 2]])
     Agent.objects.create(name="planted")
     McpServer.objects.create(name="planted", command="planted")
+    api_tokens.issue(user=ada, name="planted")
 
 
 def stored(model: Any) -> list[str]:

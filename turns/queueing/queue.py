@@ -24,7 +24,7 @@ from django.db.models.functions import Coalesce, Now
 from django.utils.translation import gettext as _
 
 from governance import CancelSource, ScopeKind, checkpoint, traceparent
-from governance.prepared_statements import Insert, Select, Update
+from governance.prepared_statements import Insert, Select, Update, fields_of
 from governance.rows import NewRow
 from turns.agents.lookup import config_of, find_agent, terms_of
 from turns.attachments import rows as attached_files
@@ -115,6 +115,13 @@ FIRST = Select(
         :1
     ],
     pk=UUIDField(),
+)
+SENT = Select(
+    lambda conversation, client_id: Turn.objects.filter(
+        conversation=conversation, client_id=client_id
+    ).order_by(),
+    conversation=UUIDField(),
+    **fields_of(Turn, "client_id"),
 )
 CLAIM = Update(
     lambda pk, process_id, at: (
@@ -240,7 +247,7 @@ def _sent_before(conversation: Conversation, client_id: str | None) -> Turn | No
     """The turn of the same message, if its client has sent it before."""
     if client_id is None:
         return None
-    return Turn.objects.filter(conversation=conversation, client_id=client_id).first()
+    return SENT.first(conversation=conversation.pk, client_id=client_id)
 
 
 def _state_of(conversation: Conversation, process: Process | None) -> _State:
