@@ -49,12 +49,7 @@ class _Scale:
 
 def histogram(durations: CallDurations, *, limit_ms: int) -> SafeString:
     """Draw how long calls ran on a logarithmic axis, with the limit, the p95 and the timeouts."""
-    ended, cut = Counter[int](), Counter[int]()
-    for end, spans in durations.spans.items():
-        for span, count in spans.items():
-            if end is not End.STOPPED:
-                counts = cut if end is End.TIMED_OUT else ended
-                counts[bin_of(span) // BINS_OF_A_BAR] += count
+    ended, cut = _counts(durations)
     usual = durations.percentile(95)
     bars = sorted(ended.keys() | cut.keys())
     if not bars:
@@ -75,18 +70,33 @@ def histogram(durations: CallDurations, *, limit_ms: int) -> SafeString:
     ]
     rows = [(_range(bar), ended[bar], cut[bar]) for bar in bars]
     heads = (_("Ran"), _("Ended by themselves"), _("Ran out of time"))
+    told = _histogram_text(durations, limit_ms=limit_ms, usual=usual)
+    return figure(_("How long calls ran"), told, drawn, heads, rows)
+
+
+def _counts(durations: CallDurations) -> tuple[Counter[int], Counter[int]]:
+    """Count by bar the calls that ended by themselves, and those that ran out of time."""
+    ended, cut = Counter[int](), Counter[int]()
+    for end, spans in durations.spans.items():
+        for span, count in spans.items():
+            if end is not End.STOPPED:
+                counts = cut if end is End.TIMED_OUT else ended
+                counts[bin_of(span) // BINS_OF_A_BAR] += count
+    return ended, cut
+
+
+def _histogram_text(durations: CallDurations, *, limit_ms: int, usual: int | None) -> str:
     words = ngettext(
         "%(calls)d call, of which %(cut)d ran out of time. Limit: %(limit)s. p95: %(usual)s.",
         "%(calls)d calls, of which %(cut)d ran out of time. Limit: %(limit)s. p95: %(usual)s.",
         durations.judged,
     )
-    told = words % {
+    return words % {
         "calls": durations.judged,
         "cut": durations.timeouts,
         "limit": format_duration(limit_ms) if limit_ms else _("none"),
         "usual": _("unknown") if usual is None else format_span(usual),
     }
-    return figure(_("How long calls ran"), told, drawn, heads, rows)
 
 
 def timeouts_by_day(days: Sequence[Day], marks: Iterable[Mark]) -> SafeString:

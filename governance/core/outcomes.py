@@ -33,6 +33,7 @@ from governance.core.exceptions import (
 from governance.core.excerpts import excerpt, shortened
 from governance.core.invokers.worker_errors import RemoteToolError
 from governance.core.live_call import LiveCall
+from governance.core.tools import Tool
 from governance.core.unfinished import cancelled_outcome, unfinished_outcome
 
 logger = logging.getLogger(__name__)
@@ -121,27 +122,32 @@ def settled(
 
 def ended(live: LiveCall, ending: Ending, *, disposition: Disposition) -> ToolOutcome:
     """A limit or a request ended the wait; `disposition` = what is known of the body."""
-    name = live.call.tool_name
     assert live.tool is not None  # noqa: S101 - a call without a tool never runs
-    side_effects, partial = live.tool.side_effects, live.partial_output
-    if ending.kind is not EndingKind.TIMEOUT:
-        assert ending.cancellation is not None  # noqa: S101 - a cancel carries its request
-        outcome = cancelled_outcome(
-            name,
-            ending.cancellation,
-            disposition=disposition,
-            side_effects=side_effects,
-            partial=partial,
-        )
-        return _with_facts(live, outcome)
+    if ending.kind is EndingKind.TIMEOUT:
+        return _timed_out(live, live.tool, ending, disposition=disposition)
+    assert ending.cancellation is not None  # noqa: S101 - a cancel carries its request
+    outcome = cancelled_outcome(
+        live.call.tool_name,
+        ending.cancellation,
+        disposition=disposition,
+        side_effects=live.tool.side_effects,
+        partial=live.partial_output,
+    )
+    return _with_facts(live, outcome)
+
+
+def _timed_out(
+    live: LiveCall, tool: Tool, ending: Ending, *, disposition: Disposition
+) -> ToolOutcome:
+    name = live.call.tool_name
     is_settled = disposition is not Disposition.INDETERMINATE
     text = model_messages.timeout_text(
         name,
         seconds=ending.seconds,
         limit=ending.limit,
         is_settled=is_settled,
-        side_effects=side_effects,
-        partial=partial,
+        side_effects=tool.side_effects,
+        partial=live.partial_output,
         is_started=disposition is not Disposition.NOT_STARTED,
         capped_from=live.limits.policy.capped_from if live.limits.policy else None,
     )

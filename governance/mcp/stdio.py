@@ -89,16 +89,18 @@ class StdioServer:
             self.ended.set_result(reason)
             self._incoming.close()
 
-    async def _start(self) -> None:
-        environment = self._environment()
+    async def _find_program(self, path: str) -> str:
         if not self._spec.command:
             raise ServerUnavailable("it has no command")
         # In a thread, as it looks at the disk.
-        program = await asyncio.to_thread(
-            shutil.which, self._spec.command[0], path=environment["PATH"]
-        )
+        program = await asyncio.to_thread(shutil.which, self._spec.command[0], path=path)
         if program is None:
             raise ServerUnavailable("its command was not found on this server")
+        return program
+
+    async def _start(self) -> None:
+        environment = self._environment()
+        program = await self._find_program(environment["PATH"])
         ours, theirs = socket.socketpair()
         errors, their_errors = os.pipe()
         lifeline, self._lifeline = os.pipe()

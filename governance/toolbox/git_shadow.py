@@ -30,7 +30,7 @@ from governance.toolbox.git_worktree import Entry
 from governance.toolbox.output import Output
 from governance.toolbox.sandbox import Sandbox, require_sandbox
 from governance.toolbox.settings import ToolboxSettings
-from governance.toolbox.workspace import find_workspace
+from governance.toolbox.workspace import Workspace, find_workspace
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -237,6 +237,24 @@ def _make(
     sandbox = require_sandbox(settings)
     if shutil.which("git", path=SEARCH_PATH) is None:
         raise ToolFailed("git could not be started: it is not installed on this server.")
+    repository = _find_or_make(workspace, directory, init=init)
+    references = read_references(repository)
+    copies = {path: repository.read(path) for path in ("index", "shallow", "info/exclude")}
+    place = Path(tempfile.gettempdir(), name).resolve()
+    _write_shadow(place, repository, references=references, copies=copies)
+    return ShadowRepository(
+        place=place,
+        repository=repository,
+        references=references,
+        index=copies["index"],
+        identities=repository.workspace.identify((*repository.store, "objects")),
+        sandbox=sandbox,
+        context=context,
+        settings=settings,
+    )
+
+
+def _find_or_make(workspace: Workspace, directory: str, *, init: bool) -> Repository:
     repository = find_repository(workspace, directory)
     if repository is None and init:
         repository = make_repository(workspace, directory)
@@ -245,9 +263,13 @@ def _make(
             "There is no git repository in this directory of the workspace. Name the directory that has one, or make "
             "one: git_commit with `init`."
         )
-    references = read_references(repository)
-    copies = {path: repository.read(path) for path in ("index", "shallow", "info/exclude")}
-    place = Path(tempfile.gettempdir(), name).resolve()
+    return repository
+
+
+def _write_shadow(
+    place: Path, repository: Repository, *, references: References, copies: Mapping[str, bytes]
+) -> None:
+    """Write a repository that holds no more than its own configuration, the references and what was copied."""
     place.mkdir(mode=0o700)
     for below in ("tree", "git/info", "git/objects/info", "git/refs"):
         (place / below).mkdir(parents=True)
@@ -261,13 +283,3 @@ def _make(
     for path, content in copies.items():
         if content:
             (own / path).write_bytes(content)
-    return ShadowRepository(
-        place=place,
-        repository=repository,
-        references=references,
-        index=copies["index"],
-        identities=repository.workspace.identify((*repository.store, "objects")),
-        sandbox=sandbox,
-        context=context,
-        settings=settings,
-    )

@@ -178,20 +178,24 @@ def find_sandbox(settings: ToolboxSettings) -> Sandbox:
         readable=tuple(settings.exec_readable),
         is_demanded=is_demanded,
         is_roots=os.geteuid() == 0,
-        limits=ResourceLimits(
-            processes=settings.exec_max_processes,
-            memory=settings.exec_memory,
-            file_size=settings.exec_file_size,
-            tmp_size=settings.exec_tmp_size,
-            cpu_time=settings.exec_cpu_time,
-            program=find_limiter(),
-            group=find_group(),
-        ),
+        limits=_limits(settings),
     )
     problem = _try(found)
     if problem:  # an old one, perhaps, which knows no sizes
         found = replace(found, limits=replace(found.limits, can_size=False))
     return without(problem=problem) if problem and _try(found) else found
+
+
+def _limits(settings: ToolboxSettings) -> ResourceLimits:
+    return ResourceLimits(
+        processes=settings.exec_max_processes,
+        memory=settings.exec_memory,
+        file_size=settings.exec_file_size,
+        tmp_size=settings.exec_tmp_size,
+        cpu_time=settings.exec_cpu_time,
+        program=find_limiter(),
+        group=find_group(),
+    )
 
 
 def require_sandbox(settings: ToolboxSettings) -> Sandbox:

@@ -306,7 +306,23 @@ def _begin(conversation: Conversation, turn: Turn, state: _State) -> tuple[Claim
     is_report_turn = bool(reports) and turn.source == REPORT_SOURCE
     content = reports if is_report_turn else [*reports, *turn.attachments, *said]
     messages.add(conversation, turn, role="user", content=content, at=at)
-    claimed = ClaimedTurn(
+    claimed = _claimed(turn)
+    checkpoint("in_claim")
+    started = TurnStart(
+        user_message=turn.user_message,
+        client_id=turn.client_id,
+        agent=turn.agent,
+        parent_turn_id=str(turn.parent_id) if turn.parent_id else None,
+        turn_timeout_ms=turn.turn_timeout_ms,
+        source=turn.source,
+        reports=[block["sub_agent"] for block in reports],
+        attachments=turn.attachments or None,
+    )
+    return claimed, started
+
+
+def _claimed(turn: Turn) -> ClaimedTurn:
+    return ClaimedTurn(
         id=turn.pk,
         conversation_id=turn.conversation_id,
         epoch=turn.epoch,
@@ -320,18 +336,6 @@ def _begin(conversation: Conversation, turn: Turn, state: _State) -> tuple[Claim
         kind=_kind_of(turn),
         traceparent=turn.traceparent,
     )
-    checkpoint("in_claim")
-    started = TurnStart(
-        user_message=turn.user_message,
-        client_id=turn.client_id,
-        agent=turn.agent,
-        parent_turn_id=str(turn.parent_id) if turn.parent_id else None,
-        turn_timeout_ms=turn.turn_timeout_ms,
-        source=turn.source,
-        reports=[block["sub_agent"] for block in reports],
-        attachments=turn.attachments or None,
-    )
-    return claimed, started
 
 
 def _kind_of(turn: Turn) -> ScopeKind:

@@ -27,10 +27,7 @@ class SiteMetrics(Collector):
     lease_ages: dict[tuple[str, str], float] = field(default_factory=dict)
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        active = _gauge("turns_active", "Turns that are not over, everywhere", "status")
-        for status in ACTIVE_STATUSES:
-            active.add_metric([status.value], self.active.get(status, 0))
-        yield active
+        yield self._turns_by_status()
         yield _gauge(
             "conversations_unattended",
             "Conversations whose last viewer has left turns behind, everywhere",
@@ -51,6 +48,15 @@ class SiteMetrics(Collector):
             "How long the oldest queued turn waits",
             value=self.oldest_queued_age,
         )
+        yield self._ages_of_leases()
+
+    def _turns_by_status(self) -> GaugeMetricFamily:
+        active = _gauge("turns_active", "Turns that are not over, everywhere", "status")
+        for status in ACTIVE_STATUSES:
+            active.add_metric([status.value], self.active.get(status, 0))
+        return active
+
+    def _ages_of_leases(self) -> GaugeMetricFamily:
         ages = _gauge(
             "lease_age_seconds",
             "Time since a process renewed its lease, for each that has not ended",
@@ -59,7 +65,7 @@ class SiteMetrics(Collector):
         )
         for labels, age in self.lease_ages.items():
             ages.add_metric(labels, age)
-        yield ages
+        return ages
 
 
 @run_in_db_thread

@@ -95,21 +95,10 @@ def _decide(
     with transaction.atomic():
         conversation = log.locked(turn.conversation_id)
         turn.refresh_from_db(fields=["status", "owner"])
-        known = operations.begin(turn, op_id)
-        row = (
-            approval_store.latest_question(group=str(turn.pk), call_id=tool_id)
-            if known is None
-            else None
-        )
         changed: list[ApprovalRow] = []
-        if row is not None:
-            is_meant = question in ("", str(row.pk))
-            outcome, changed = (
-                _apply(turn, row, word) if is_meant else (OpOutcome.ALREADY_FINISHED, [])
-            )
-        else:
-            outcome = known or _unasked(turn, tool_id)
-        if known is None:
+        outcome = operations.begin(turn, op_id)
+        if outcome is None:
+            outcome, changed = _answer(turn, tool_id, word, question=question)
             operations.end(turn, op_id, outcome)
         events = log.append(conversation, turn.pk, *map(decision_event, changed))
         return DecisionReceipt(
@@ -120,6 +109,18 @@ def _decide(
             events=events,
             requests=[pending_decision(question) for question in changed],
         )
+
+
+def _answer(
+    turn: Turn, tool_id: str, word: HumanDecision, *, question: str
+) -> tuple[OpOutcome, list[ApprovalRow]]:
+    """Answer the latest question of a call with a person's word, if it is the one that was meant."""
+    row = approval_store.latest_question(group=str(turn.pk), call_id=tool_id)
+    if row is None:
+        return _unasked(turn, tool_id), []
+    if question not in ("", str(row.pk)):
+        return OpOutcome.ALREADY_FINISHED, []
+    return _apply(turn, row, word)
 
 
 def _unasked(turn: Turn, tool_id: str) -> OpOutcome:

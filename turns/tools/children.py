@@ -72,23 +72,15 @@ def start(origin: Origin, *, agent: str, message: str, is_detached: bool) -> Chi
         if conversation is None or parent is None or _is_ending(parent, origin.tool_id):
             raise ChildRefused("This turn is being ended, so no sub-agent was started.")
         _check_limits(parent)
-        found = _find(agent)
         place = Conversation.objects.create(
             pk=origin.place_id,
             owner_id=conversation.owner_id,
             parent=conversation,
-            agent=found.name,
+            agent=_find(agent).name,
         )
         queued = queue.enqueue(place.pk, text=text, source=SOURCE, client_id=None, parent=parent)
         turn = queued.turn
-        limit_ms = _limit_ms(turn.turn_timeout_ms, origin.time_left)
-        Turn.objects.filter(pk=turn.pk).update(
-            root=turn_tree.root_of(parent),
-            parent_tool_id=origin.tool_id,
-            depth=parent.depth + 1,
-            is_detached=is_detached,
-            turn_timeout_ms=limit_ms,
-        )
+        _put_below(parent, turn, origin, is_detached=is_detached)
         told = log.append(
             conversation, parent.pk, _started(turn, origin.tool_id, is_detached=is_detached)
         )
@@ -97,6 +89,17 @@ def start(origin: Origin, *, agent: str, message: str, is_detached: bool) -> Chi
         conversation_id=place.pk,
         agent=turn.agent,
         batches=[(conversation.pk, told), (place.pk, queued.events)],
+    )
+
+
+def _put_below(parent: Turn, turn: Turn, origin: Origin, *, is_detached: bool) -> None:
+    """Let a queued turn be the child of the one that has asked for it, with no more time than that one has."""
+    Turn.objects.filter(pk=turn.pk).update(
+        root=turn_tree.root_of(parent),
+        parent_tool_id=origin.tool_id,
+        depth=parent.depth + 1,
+        is_detached=is_detached,
+        turn_timeout_ms=_limit_ms(turn.turn_timeout_ms, origin.time_left),
     )
 
 
