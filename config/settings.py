@@ -150,7 +150,7 @@ AUTH_PASSWORD_VALIDATORS = [
 LOGIN_URL = "webchat:login"
 LOGIN_REDIRECT_URL = "/"
 
-# Signing in: a name, or an address, that has failed so often has to wait; passwords are checked a few at a time.
+# Signing in: a name, or an address, that has failed so often has to wait. Passwords are checked a few at a time.
 AUTHENTICATION_BACKENDS = [
     "axes.backends.AxesStandaloneBackend",
     "webchat.sign_in.SignInBackend",

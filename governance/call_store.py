@@ -80,7 +80,7 @@ def pending_rows(
 
 
 def display_fields(tool: Tool | None) -> dict[str, str]:
-    """Return what people read beside the name of a tool, as it is stored: its title, and the MCP server that it is of."""
+    """Return what people read beside the name of a tool, as it is stored: its title and its MCP server."""
     if tool is None:
         return {}
     return {

@@ -303,7 +303,7 @@ def _execute_many(compiled: _Compiled, many: Sequence[Sequence[Any]], database: 
 
 
 def _kept_cursor(database: Any) -> Any:
-    """Return the cursor of this thread, which is kept as long as its connection: to make one costs more than to use it.
+    """Return the cursor of this thread, which is kept as long as its connection. To make one costs more than to use it.
 
     Whoever uses it fetches all rows at once, so it is free again. None if Django has to look at each statement.
     """

@@ -1,7 +1,7 @@
 """Writes tool calls as rows: pending, started, moved, ended once, settled late.
 
 The caller opens the transaction, so that a call's row and its other rows change together. Every change of status is a
-compare-and-set on the statuses that allow it: one of two endings wins, and the other learns it. `Recorder` is the
+compare-and-set on the statuses that allow it. One of two endings wins, and the other learns it. `Recorder` is the
 executor's observer for projects that use governance alone (B8).
 """
 

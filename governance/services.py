@@ -217,7 +217,7 @@ def _values_of(policy: ToolPolicy) -> dict[str, Any]:
 
 
 def _values_before(change: PolicyChange, row: Limits, now: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the fields of an edit were; refuse if one of them is no longer what the edit has made of it."""
+    """Return what the fields of an edit were. Refuse if one of them is no longer what the edit has made of it."""
     blank = {field: getattr(type(row)(), field) for field in now}
     changes = {field: both for field, both in change.changes.items() if field in now}
     for field, (_old, new) in changes.items():

@@ -1,4 +1,4 @@
-"""How long the calls of tools ran in the last hour, day, week or month: from roll-ups, and from rows beyond them (sync ORM)."""
+"""How long the calls of tools ran in the last hour, day, week or month. Read from roll-ups and the rows beyond them (sync ORM)."""
 
 from collections import defaultdict
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""System checks of every setting of turns: an id that is never reused, what is wrong, and a hint what to write instead."""
+"""System checks of every setting of turns. Each has an id that is never reused, what is wrong, and a hint what to write."""
 
 from pathlib import Path
 from typing import Any

@@ -14,7 +14,7 @@ from pygments.formatters.html import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
 from pygments.token import STANDARD_TYPES
 
-# A lexer is a list of patterns, and some take very long for texts that are made for that: so only these, and bounded.
+# A lexer is a list of patterns, and some take very long for texts that are made for that. So only these, and bounded.
 LANGUAGES = {
     "bash": "bash",
     "c": "c",

@@ -1,4 +1,4 @@
-"""Charts as SVG, drawn on the server: no script, colours from the style sheet, and a table with the same numbers beside each."""
+"""Charts as SVG, drawn on the server: no script, and colours from the style sheet. Beside each is a table with the same numbers."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence

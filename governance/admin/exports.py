@@ -1,4 +1,4 @@
-"""Exports of the lists of history: what a list shows as it stands, as CSV or JSON, read batch by batch along its key."""
+"""Exports of the lists of history: what a list shows as it stands, as CSV or JSON. It is read batch by batch."""
 
 import csv
 import io

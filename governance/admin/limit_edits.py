@@ -1,4 +1,4 @@
-"""What the pages of limits share: the span of their figures, the forms of their rows, and how edits are saved and told."""
+"""What the pages of limits share: the span of their figures, their rows' forms, and how edits are saved and told."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

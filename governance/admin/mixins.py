@@ -75,7 +75,7 @@ class TimesAdmin(ModelAdmin[Row]):
 
 
 class PreparedRowsAdmin(LookupsAdmin[Row]):
-    """Reads what the columns of a list need for all its rows at once, and what the page of a row needs for that one."""
+    """Reads what the columns of a list need for all its rows at once. For the page of a row it reads that one's."""
 
     def prepare_rows(self, request: HttpRequest, rows: Iterable[Any]) -> None:
         """Let each row know who reads it: it links only to what that person may see."""

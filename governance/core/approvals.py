@@ -1,4 +1,4 @@
-"""A person's decision on one call: a question ends by the first of an answer, its expiry and a cancel (D2 to D4)."""
+"""A person's decision on one call. A question ends by the first of an answer, its expiry and a cancel (D2 to D4)."""
 
 import asyncio
 from dataclasses import dataclass

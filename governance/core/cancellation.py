@@ -1,6 +1,6 @@
 """Cancellation tokens: a request to stop, set once with its cause, and seen by a whole tree.
 
-The words follow anyio and Temporal: *cancel* is a request, its reason belongs to a closed set, and a child inherits
+The words follow anyio and Temporal: *cancel* is a request, and its reason belongs to a closed set. A child inherits
 its parent's cancellation. A token is never un-cancelled.
 """
 

@@ -1,4 +1,4 @@
-"""The outcome of a call without a result of its own: while live, at the end of its turn, and by a repair."""
+"""The outcome of a call without a result of its own. It is used while live, at the end of its turn, and by a repair."""
 
 from governance.core import model_messages
 from governance.core.approvals import Decision, Verdict

@@ -1,4 +1,4 @@
-"""Explains why an MCP server cannot be used, in clauses that are safe to show: never a library's or a server's own text."""
+"""Explains why an MCP server cannot be used, in clauses that are safe to show. They never hold a library's or a server's text."""
 
 import errno
 from collections.abc import Iterator

@@ -15,7 +15,7 @@ class Output(asyncio.Protocol):
     """The reading end of a command's pipe.
 
     It joins pieces and reports them once per `interval`. After `detach` it still reads and discards the output while
-    someone holds the pipe: a background process must not die of a broken pipe.
+    someone holds the pipe. A background process must not die of a broken one.
     """
 
     def __init__(self, context: ToolContext, *, limit: int, interval: float) -> None:

@@ -36,7 +36,7 @@ _SENTENCES = {
 class Workspace:
     """A directory, and paths inside it.
 
-    It may lie inside another one, `top`: a writer of `top` could put a link in its place, so no link is followed.
+    It may lie inside another one, `top`. A writer of `top` could put a link in its place, so no link is followed.
     """
 
     def __init__(self, root: Path, *, top: Path | None = None) -> None:
@@ -158,7 +158,7 @@ def _step(part: str, *, inside: int, create: bool) -> int:
 
 
 def _name_directory(scope: str) -> str:
-    """Return the scope itself where it is a plain name, else a digest of it: it must not climb out of the root."""
+    """Return the scope itself where it is a plain name, else a digest of it. It must not climb out of the root."""
     if _SAFE_NAME.fullmatch(scope):
         return scope
     return hashlib.sha256(scope.encode("utf-8", "surrogatepass")).hexdigest()

@@ -120,8 +120,8 @@ class Server(ABC):
 def free_port() -> int:
     """Return a port of the loopback address that nobody listens on now.
 
-    None of those that the kernel lends to clients: one that keeps asking for a server that is away would be given the
-    server's own port one day, and be connected to itself.
+    None of those that the kernel lends to clients. A client may keep asking for a server that is away. One day it would
+    get the server's own port, and be connected to itself.
     """
     while True:
         port = random.SystemRandom().choice(_PORTS)

@@ -23,7 +23,7 @@ _DOT = 3
 
 
 def cancel_latency(days: int) -> list[SafeString]:
-    """Return a chart for each source: median and p99 of each day, from the request to the moment it had come true (B5)."""
+    """Return a chart for each source: median and p99 of each day. They count from the request to when it had come true (B5)."""
     shown = _days(days)
     requests = CancelRequest.objects.filter(
         requested_at__gte=_start_of(shown[0]), settled_ms__isnull=False

@@ -1,4 +1,4 @@
-"""Admin of cancelled turns: for each one, on one page and in one export, who, how, why, when, and what became of its work."""
+"""Admin of cancelled turns: who, how, why, when, and what became of the work. Each is on one page and in one export."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any

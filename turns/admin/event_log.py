@@ -1,4 +1,4 @@
-"""The log on the page of a turn, by number: so many events at once, with links to those before and behind them."""
+"""The log on the page of a turn, by number. It shows so many events at once, with links to those before and behind them."""
 
 import json
 from typing import Any

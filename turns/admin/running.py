@@ -1,4 +1,4 @@
-"""Running now: the turns and calls that wait or run, in every process, and the buttons for what may be done about them."""
+"""Running now: the turns and calls that wait or run, in every process. Buttons say what may be done about them."""
 
 from datetime import datetime
 from functools import cached_property

@@ -78,7 +78,7 @@ class RunningFilter:
         return rows.order_by("queued_at", "pk")
 
     def calls(self, *, until: datetime) -> list[tuple[UUID, str]]:
-        """Return turn and call id of the calls of the tool in these turns that were asked for by then, the oldest first."""
+        """Return turn and call id of the tool's calls in these turns that were asked for by then, oldest first."""
         turns = set(self.turns(until=until).values_list("pk", flat=True))
         return [pair for pair in self._calls_of_tool(until) if pair[0] in turns]
 

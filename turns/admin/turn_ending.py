@@ -1,4 +1,4 @@
-"""What the page of a turn says of its end: why, by whom and where, and what the agent was told of its calls."""
+"""What the page of a turn says of its end: why, by whom, where, and what the agent was told of its calls."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any

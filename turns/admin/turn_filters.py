@@ -1,4 +1,4 @@
-"""Filters of the lists of history by what belongs to a turn: its user, agent, process and source, and the tools it used.
+"""Filters of the lists of history by what belongs to a turn: its user, agent, process, source and tools.
 
 Each is a condition on the list's own row. So a list is read in its own order, within its time.
 """

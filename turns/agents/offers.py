@@ -69,7 +69,7 @@ class Offer(Generic[T]):
 def offer(tools: Iterable[T], names: Sequence[str] | None, *, chat_model: str) -> Offer[T]:
     """Return what of the tools an agent's chat model is offered; `names` = its list of tools, None = all of them.
 
-    The tools of this site come first, then those of MCP servers, by name; so the same ones are left out every time.
+    The tools of this site come first, then those of MCP servers, by name. So the same ones are left out every time.
     """
     meant = None if names is None else ToolNames(names)
     had = [tool for tool in tools if meant is None or tool.name in meant]

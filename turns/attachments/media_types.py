@@ -1,4 +1,4 @@
-"""What a file is, told from its first bytes and never from its name; names that are fit to be shown and saved."""
+"""What a file is, told from its first bytes and never from its name. Makes names fit to be shown and saved."""
 
 import unicodedata
 from pathlib import PurePosixPath

@@ -69,7 +69,7 @@ def conclude(_turn: Turn, decision: Decision) -> tuple[Events, Decision]:
 
 
 def _earlier(call: LiveCall, question: Question, turn: Turn) -> Decision | None:
-    """Return the word that lets the call through already: on its host, on its tool, or on both where both are asked about."""
+    """Return the word that lets the call through already. It is on its host, on its tool, or on both where both are asked about."""
     if question.host and not known_hosts.is_known(question.host, turn=turn):
         return None
     if question.host and question.is_about_host:

@@ -1,4 +1,4 @@
-"""Leftovers: calls that were given up and may still be running, until they end or nobody can tell any more (T11; sync ORM).
+"""Leftovers: calls that were given up and may still be running (T11; sync ORM). They are watched until their end is known, or cannot be.
 
 Where a call ends late, its conversation is told, whether or not its turn is over. What was in a process that is gone has ended
 with it. Work elsewhere, or in a process that cannot be seen from here, is dropped from the watch after a while.
@@ -43,7 +43,7 @@ def settle(turn_id: UUID, call_id: str, late: LateSettlement) -> log.Batch | Non
 def settle_of_dead_processes() -> list[log.Batch]:
     """Settle the given-up calls of processes that are gone, and stop watching those whose end nobody can see.
 
-    What is old is noted at once for all and told to nobody: after a long time without a look there may be many.
+    What is old is noted at once for all and told to nobody. After a long time without a look there may be many.
     """
     rows = selectors.given_up()
     if not rows:
@@ -103,7 +103,7 @@ def _is_proved_dead(process: Process | None) -> bool:
 
 
 def _runs_here(row: CallRow) -> bool:
-    """Whether the work of a call ends with its process: a tool that we do not know, or a server's, may run elsewhere."""
+    """Whether the work of a call ends with its process. A tool that we do not know, or a server's, may run elsewhere."""
     return row.tool_name in registry and registry.get(row.tool_name).raw_schema is None
 
 

@@ -1,4 +1,4 @@
-"""Requests to end a turn, or one of its calls: one row for each, written here, whoever asks for it (C2, C5; sync ORM).
+"""Requests to end a turn, or one of its calls (C2, C5; sync ORM). Each has one row, written here, whoever asks for it.
 
 A request is stored first, then the turn's owner obeys it. It is settled when the turn or call has ended.
 """

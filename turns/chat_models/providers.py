@@ -1,7 +1,7 @@
 """Providers: chat models behind a vendor's API, by names such as `anthropic:claude-sonnet-5-5`.
 
-Nothing of a vendor is imported where no such model is in use. It takes seconds, so a thread does it: when the server
-starts or, for a model of an agent, when it first answers.
+Nothing of a vendor is imported where no such model is in use. It takes seconds, so a thread does it when the server
+starts. For a model of an agent it does so when that first answers.
 """
 
 import asyncio

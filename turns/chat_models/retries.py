@@ -29,7 +29,7 @@ class RetryPolicy:
     def wait_before_retry(self, failure: ProviderFailure, *, failed: int) -> float | None:
         """Return how long to wait after the `failed`-th failure; None to give up.
 
-        Where the provider says when to come back, nobody comes earlier, which would only make the wait longer; or the
+        Where the provider says when to come back, nobody comes earlier, which would only make the wait longer. Or the
         request is given up. "At once" is no answer to that: the retries would be used up in a moment.
         """
         if not failure.is_temporary or failed > self.retries:

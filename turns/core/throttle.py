@@ -10,7 +10,7 @@ CROWDED = 1.4  # times the spacing, then
 
 
 class Throttle:
-    """Does some work as often as it is wanted: one run at a time, `spacing` seconds from one to the next at least.
+    """Does some work as often as it is wanted. Runs come one at a time, at least `spacing` seconds after each other.
 
     After a run that took long, or came late, the pause is several times that. So many throttles of a busy process run
     less often each, and do not fall behind together. `error` is what the work has raised; then it is done no more.

@@ -1,4 +1,4 @@
-"""Answers the calls that a turn leaves open when it ends: each gets the one outcome that is true of it (C13; sync ORM)."""
+"""Answers the calls that a turn leaves open when it ends (C13; sync ORM). Each gets the one outcome that is true of it."""
 
 from collections.abc import Mapping
 

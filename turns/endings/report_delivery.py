@@ -1,7 +1,7 @@
 """Deliveries: the report of a detached sub-agent reaches the conversation it worked for, once (C10; sync ORM).
 
 A report is part of the next message that its conversation gets. Where nothing goes on there, a turn of its own is
-queued to carry it; but nothing begins by itself after a cancel (C7).
+queued to carry it. But nothing begins by itself after a cancel (C7).
 """
 
 from uuid import UUID, uuid4

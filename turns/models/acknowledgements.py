@@ -8,7 +8,7 @@ from governance import labels as governance_words
 
 
 class Acknowledgement(models.Model):
-    """That a cancel word was obeyed: what was said, and the answer to it, which is given once all has ended (C6, C8).
+    """That a cancel word was obeyed: what was said, and its answer (C6, C8). The answer is given once all has ended.
 
     It is shown with `turn` and is no message: no chat model reads it. `at` is null until it was given.
     """

@@ -1,6 +1,6 @@
 """Rows of conversations: their messages, their event log, what clients asked for, who is looking.
 
-A foreign key has no index of its own where a rule or another index begins with it: each row costs one less.
+A foreign key has no index of its own where a rule or another index begins with it. Each row costs one less.
 """
 
 import uuid

@@ -1,4 +1,4 @@
-"""The lease of this process: its own thread renews it, so a blocked event loop or a busy database thread does not
+"""The lease of this process. Its own thread renews it, so a blocked event loop or a busy database thread does not
 delay it. A lease that is not renewed in time is lost for good (H4).
 
 Somebody else ends the turns of a process whose lease has run out by the database's clock. This process stops sooner by

@@ -1,4 +1,4 @@
-"""Lets an agent go on after a turn that was interrupted, if a person wants that: by a new turn, once (H4; sync ORM).
+"""Lets an agent go on after a turn that was interrupted, if a person wants that (H4; sync ORM). A new turn does it, once.
 
 Nothing is run again by itself: chat models and tools have effects.
 """

@@ -1,6 +1,6 @@
 """Dispatchers: how the news of a queued turn reaches a process that runs it.
 
-The row is the truth: a dispatch may come twice, and may get lost, since every process sends it again after a while.
+The row is the truth. A dispatch may come twice, and may get lost, since every process sends it again after a while.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Dispatch by Procrastinate: a job in PostgreSQL, stored in the caller's transaction, wakes a runner.
 
-Jobs start turns and do no more: who owns a turn, what is cancelled and what was interrupted is in the rows of turns.
+Jobs start turns and do no more. Who owns a turn, what is cancelled and what was interrupted is in the rows of turns.
 Imported only where `TURNS_DISPATCHER` names it.
 """
 

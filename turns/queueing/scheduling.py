@@ -1,6 +1,6 @@
-"""Scheduling of turns over all processes: who is next when a place is free, and who has to be told of again (sync ORM).
+"""Scheduling of turns over all processes: who is next when a place is free, and who is told of again (sync ORM).
 
-Next is whoever has the fewest turns at work, then who waits longest: one user's fifty conversations do not keep another
+Next is whoever has the fewest turns at work, then who waits longest. One user's fifty conversations do not keep another
 user's one waiting. The queue is what has not begun, and what has begun and not ended: no history is read.
 """
 
@@ -115,7 +115,7 @@ def dispatch_again(*, limit: int = 100) -> int:
 
 
 def _claim_again(batch: ClaimBatch, *, process: Process) -> queue.Claimed | None:
-    """Read who is next for the rest of a batch, and claim the first one; wait for one only if there is no other."""
+    """Read who is next for the rest of a batch, and claim the first one. Wait for one only if there is no other."""
     batch.order = deque(waiting_conversations(limit=None))
     candidates = list(islice(batch.order, CANDIDATES))
     claimed = _claim_in_order(batch.order, process=process)

@@ -20,7 +20,7 @@ def root_of(turn: Turn) -> UUID:
 
 
 def lock(turn_id: UUID) -> None:
-    """Lock the conversation that the family of a turn began in, before any below it: its size is counted once at a time."""
+    """Lock the conversation that the family of a turn began in, before any below it. So its size is counted once at a time."""
     above = Turn.objects.filter(pk=turn_id, root__isnull=False)
     for conversation_id in above.values_list("root__conversation", flat=True):
         log.locked(conversation_id)

@@ -1,4 +1,4 @@
-"""Images that calls show: each is read like a file of a person, and belongs to the turn and to the conversation's owner."""
+"""Images that calls show. Each is read like a file of a person, and belongs to the turn and to the conversation's owner."""
 
 from uuid import UUID
 

@@ -1,6 +1,6 @@
-"""What a turn's owner writes of its calls: start, limit and end, each for all calls that wait to be written (sync ORM).
+"""What a turn's owner writes of its calls (sync ORM). Start, limit and end are each written for all calls that wait.
 
-`held` are the rows of the calls of a step as the owner holds them: what it has written itself is not read again.
+`held` are the rows of the calls of a step as the owner holds them. What it has written itself is not read again.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """The journal of one turn as it runs: each method persists, then publishes (invariants 2, 10).
 
-What a database loses that stumbles is written again, as long as the turn is ours; so each change can be made twice.
+What a database loses that stumbles is written again, as long as the turn is ours. So each change can be made twice.
 """
 
 import asyncio

@@ -27,7 +27,7 @@ from turns.storage.priority_lock import PriorityLock, Urgency
 logger = logging.getLogger(__name__)
 
 _claim_next = run_in_db_thread_plainly(scheduling.claim_next)
-# A cancel waits behind nothing (C12); nor does what is read in the same round, or it would hold up the next one.
+# A cancel waits behind nothing (C12). Nor does what is read in the same round, or it would hold up the next one.
 _pending = run_in_poll_thread(requests.pending)
 _settle = run_in_db_thread(requests.settle)
 _sweep = run_in_db_thread(recovery.sweep)

@@ -49,7 +49,7 @@ class _Entry:
 class Write:
     """Changes of a turn that are made together, and the `events` that they have come to (sync ORM).
 
-    If a commit was lost on its way back, the first event tells: it is in the log, under its number and its moment. A
+    If a commit was lost on its way back, the first event tells. It is in the log, under its number and its moment. A
     change without events has to be one that is the same done twice. `events` are those of an earlier try that may be in
     the log.
     """

@@ -1,6 +1,6 @@
 """Overviews: which conversations of a person work, wait or were interrupted, which is the latest, what sub-agents ask.
 
-One is read every few seconds for all open sockets of a process at once: a handful of queries, however many those are.
+One is read every few seconds for all open sockets of a process at once. That is a handful of queries, however many those are.
 """
 
 from collections import defaultdict

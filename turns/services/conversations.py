@@ -89,7 +89,7 @@ async def receive_message(
 ) -> Received:
     """Queue a turn for a message, or cancel if it is a cancel word and a turn is active (C6).
 
-    With `replaces`, the message takes the place of that turn's: it and all behind it leave the history, and stay to be seen.
+    With `replaces`, the message takes the place of that turn's. That one and all behind it leave the history, and stay to be seen.
     Nothing may run then. `attachments` are files that the user has attached: each in one conversation only, and there as often
     as wanted.
 

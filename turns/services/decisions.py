@@ -60,7 +60,7 @@ async def decide_tool(
     """Approve or deny a call that waits for a person: stored when this returns, obeyed at once by the turn's owner.
 
     It is for the conversation's owner, and for staff with `turns.decide_any`. `remember` lets the tool's later calls
-    through too, where its rule is once per conversation; where it is always, each call is asked about. The first
+    through too, where its rule is once per conversation. Where it is always, each call is asked about. The first
     decision counts; a later one is told how it stands (`ALREADY_FINISHED`). The same `op_id` has the same answer.
     A decision on a `question` counts for that one alone: the call may have been asked about something else since.
     """

@@ -44,7 +44,7 @@ class ThreadInvoker:
         """Run the body in a thread and return its value.
 
         A cancel of the surrounding task does not end the thread. The task then ends with the thread, or at once at a
-        second cancel: the loop is closing and does not wait for threads.
+        second cancel. The loop is closing then, and does not wait for threads.
 
         Raises:
             TooManyAbandonedThreads: the cap is reached; nothing was started.
