@@ -187,7 +187,7 @@ class ChatConsumer(AsyncWebsocketConsumer):
             await self.subscription.answer(frame)
         elif isinstance(frame, Hello) and frame.protocol == PROTOCOL_VERSION:
             local_feeds.add(self.subscription.feed)  # before the log is read: the rest waits
-            await self.subscription.start(after=frame.after)
+            await self.subscription.start(after=frame.after, html=frame.html)
             self.greeted.set()
             log_poller.subscribe(self)
             await self.subscription.feed.catch_up()
@@ -212,6 +212,7 @@ class ChatConsumer(AsyncWebsocketConsumer):
     def _close_feed(self) -> None:
         if self.groups_joined:
             local_feeds.remove(self.subscription.feed)
+            self.subscription.feed.close()
 
     def _read_inbox(self) -> None:
         reading = self._guarded(self.subscription.feed.read_inbox())

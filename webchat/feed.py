@@ -15,6 +15,7 @@ from uuid import UUID
 from django.contrib.auth.models import AbstractBaseUser
 
 from turns import selectors
+from webchat.live_blocks import BlockReader
 from webchat.markdown import with_html, with_report_html
 from webchat.protocol.server_frames import Frame
 from webchat.send_queue import SendQueue
@@ -30,6 +31,7 @@ class RecentDeltas:
 
     def __init__(self) -> None:
         self._turn_id = ""
+        self._step = 0
         self._finished: tuple[str, int] = ("", 0)
         self._deltas: deque[tuple[int, str]] = deque(maxlen=MAX_DELTAS)
 
@@ -44,6 +46,7 @@ class RecentDeltas:
         if delta["offset"] == 0 or delta["turn_id"] != self._turn_id:
             self._deltas.clear()
             self._turn_id = delta["turn_id"]
+        self._step = delta.get("step", 0)
         self._deltas.append((delta["offset"], delta["text"]))
         return True
 
@@ -60,6 +63,10 @@ class RecentDeltas:
             if offset <= len(text):
                 text = text[:offset] + piece + text[offset + len(piece) :]
         return text
+
+    def step_of(self, turn_id: str) -> int:
+        """Return the step that the pieces of a turn belong to; 0 = there are none, or they do not say."""
+        return self._step if self._deltas and turn_id == self._turn_id else 0
 
 
 class Published:
@@ -103,6 +110,16 @@ class Feed:
         self._inbox: deque[Published] = deque()
         self._is_reading = False
         self._deltas = RecentDeltas()
+        self._blocks: BlockReader | None = None
+
+    def ask_for_html(self) -> None:
+        """Send finished blocks of streaming answers as HTML, too."""
+        self._blocks = BlockReader(self.conversation_id, offer=self._offer)
+
+    def close(self) -> None:
+        """Take nothing more."""
+        if self._blocks is not None:
+            self._blocks.close()
 
     def start_after(self, seq: int) -> None:
         """Begin after this event."""
@@ -147,18 +164,34 @@ class Feed:
             if self.sent is not None:
                 await self._send_from_log(self.sent)
 
-    async def send_text(self, turn_id: UUID, *, user: AbstractBaseUser) -> bool:
-        """Send the whole text so far of a running turn, in its place among the pieces. Return whether there was room."""
+    async def send_text(
+        self, turn_id: UUID, *, user: AbstractBaseUser, is_asked: bool = True
+    ) -> bool:
+        """Send the whole text so far of a running turn, in its place among the pieces. Return whether there was room.
+
+        Where nobody has asked, no text is no frame.
+        """
         async with self._lock:
-            stored = await selectors.partial_text(turn_id=turn_id, user=user)
+            stored, step = await selectors.partial_text(turn_id=turn_id, user=user)
             text = self._deltas.complete(stored, turn_id=str(turn_id))
             delta = {"type": "text_delta", "turn_id": str(turn_id), "text": text, "offset": 0}
-            return self._send_queue.offer(encode(delta))
+            if step := self._deltas.step_of(str(turn_id)) or step:
+                delta["step"] = step
+            return not (text or is_asked) or self._send_text(delta, encode(delta))
 
     @property
     def _is_open(self) -> bool:
         """Whether events are sent as they come; else the log has them, and will be read."""
         return not (self._send_queue.is_behind or self._send_queue.is_closing)
+
+    def _offer(self, frame: str) -> bool:
+        return self._is_open and self._send_queue.offer(frame)
+
+    def _send_text(self, delta: Mapping[str, Any], frame: str) -> bool:
+        is_sent = self._send_queue.offer(frame)
+        if is_sent and self._blocks is not None:
+            self._blocks.note(delta)
+        return is_sent
 
     def _let_read(self) -> None:
         if self._inbox and self.sent is not None and not self._is_reading:
@@ -186,7 +219,7 @@ class Feed:
             return True
         if "seq" not in event:
             if self._deltas.add(event):
-                self._send_queue.offer(published.text_in(self._language))
+                self._send_text(event, published.text_in(self._language))
         elif event["seq"] > self.sent:
             if event["seq"] != self.sent + 1 or _needs_html(event):
                 return False
@@ -213,6 +246,8 @@ class Feed:
             self.sent = event["seq"]
             if event["type"] == "message":
                 self._deltas.finish(event["turn_id"], event["step"])
+                if self._blocks is not None:
+                    self._blocks.finish(event["turn_id"], event["step"])
         return True
 
 

@@ -44,7 +44,7 @@ def _blocks(text: str) -> Iterator[str]:
     for line in _lines(text):
         piece.append(line)
         size += len(line)
-        fence = _fence_after(line, fence)
+        fence = fence_after(line, fence)
         if size < BLOCK or (line.strip() and size < 2 * BLOCK):
             continue
         if fence and size < 2 * BLOCK:
@@ -62,12 +62,14 @@ def _lines(text: str) -> Iterator[str]:
             yield line[start : start + BLOCK]
 
 
-def _fence_after(line: str, fence: str) -> str:
+def fence_after(line: str, fence: str) -> str:
     """Return the line that has begun the code in which the next line stands, empty = it stands in none."""
     found = _FENCE.match(line)
     if found is None:
         return fence
     if not fence:
+        if found[1][0] == "`" and "`" in line[found.end() :]:
+            return ""  # code in a line of its own
         return line if line.endswith("\n") else f"{line}\n"
     opening = _FENCE.match(fence)
     is_end = opening and found[1].startswith(opening[1]) and not line[found.end() :].strip()

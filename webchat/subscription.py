@@ -44,8 +44,11 @@ class Subscription:
         self._presence: Presence | None = None
         self.feed = feed
 
-    async def start(self, *, after: int | None) -> None:
-        """Send the welcome, and the snapshot unless the log reaches back to the event that the client has seen last."""
+    async def start(self, *, after: int | None, html: bool = False) -> None:
+        """Send the welcome, and the snapshot unless the log reaches back to the event that the client has seen last.
+
+        With `html`, send the text so far again, and its finished blocks.
+        """
         requester = await self._requester()
         self._viewers = (await runtime.ensure_started()).presence
         await self._register_viewer(requester.user.pk)
@@ -56,6 +59,9 @@ class Subscription:
             self.feed.start_after(after)
         else:
             self.feed.start_after(await self._send_snapshot(requester))
+        if html:
+            self.feed.ask_for_html()
+            await self._send_live_text(requester)
 
     async def answer(self, frame: ClientFrame) -> None:
         """Answer a frame of a client that has said hello."""
@@ -150,6 +156,12 @@ class Subscription:
             await self.feed.catch_up()  # the log has its text, as a message
         elif not await self.feed.send_text(turn_id, user=requester.user):
             self._postponed_texts.add(turn_id)
+
+    async def _send_live_text(self, requester: Requester) -> None:
+        for active in (await self._active_turn_ids())[:1]:  # the others wait for it
+            turn_id = UUID(active)
+            if not await self.feed.send_text(turn_id, user=requester.user, is_asked=False):
+                self._postponed_texts.add(turn_id)
 
     async def _active_turn_ids(self) -> list[str]:
         return await selectors.active_turn_ids(conversation_id=self._conversation_id)

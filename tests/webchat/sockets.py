@@ -56,10 +56,12 @@ class Socket:
         accepted, _ = await self.wire.connect(timeout=TIMEOUT)
         return accepted
 
-    async def open(self, *, after: int | None = None) -> "Socket":
+    async def open(self, *, after: int | None = None, html: bool = False) -> "Socket":
         """Open the socket and say hello; the welcome has been read."""
         assert await self.connect()
-        await self.send(type="hello", protocol=1, **({} if after is None else {"after": after}))
+        wanted = {"after": after, "html": html or None}
+        said = {name: value for name, value in wanted.items() if value is not None}
+        await self.send(type="hello", protocol=1, **said)
         await self.read("welcome")
         return self
 

@@ -219,11 +219,11 @@ def active_turn_ids(*, conversation_id: UUID) -> list[str]:
 
 
 @run_in_query_thread
-def partial_text(*, turn_id: UUID, user: User) -> str:
-    """Return what the unfinished message of a turn says so far, as stored."""
+def partial_text(*, turn_id: UUID, user: User) -> tuple[str, int]:
+    """Return what the unfinished message of a turn says so far, as stored, and its step; 0 = there is none."""
     turn = turn_for(user, turn_id, permission="turns.view_all")
     message = Message.objects.filter(turn=turn, is_streaming=True).first()
-    return turn_serializers.text_of(message.content) if message else ""
+    return (turn_serializers.text_of(message.content), message.step) if message else ("", 0)
 
 
 @run_in_query_thread

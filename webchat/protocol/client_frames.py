@@ -20,11 +20,12 @@ _CONFIG = ConfigDict(extra="ignore", strict=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=_CONFIG)
 class Hello:
-    """The first frame; `after` is the last event that the client has seen."""
+    """The first frame; `after` is the last event that the client has seen. With `html`, streaming answers come rendered, too."""
 
     type: Literal["hello"]
     protocol: int
     after: Annotated[int, Field(ge=0, le=2**62)] | None = None
+    html: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=_CONFIG)

@@ -105,6 +105,20 @@ class Problem(Frame):
     op_id: str | None = None
 
 
+class TextHtml(Frame):
+    """Finished blocks of the streaming answer, rendered: its characters from `offset` up to `end`. Not in the log.
+
+    It comes if `hello` had `html`. It comes after its text, each block after the one before, and again after a `resync`.
+    The `message` that follows takes the place of all of it.
+    """
+
+    type: Literal["text_html"] = "text_html"
+    turn_id: str
+    offset: Seq
+    end: Seq
+    html: str
+
+
 class Event(Frame):
     """What every event has: its number in the conversation's log, its turn, its time."""
 
@@ -122,6 +136,7 @@ ANSWERS: tuple[type, ...] = (
     Overview,
     Problem,
     TextDelta,
+    TextHtml,
 )
 _ADDED: dict[str, dict[str, Any]] = {"message": {"html": (str, ...)}}  # where it is sent
 

@@ -115,13 +115,13 @@ class FakeSocket {
 test("the first hello asks for everything, the next one for what came after", () => {
   const world = new World();
   world.goLive();
-  assert.deepEqual(world.socket.sent[0], { type: "hello", protocol: 1 });
+  assert.deepEqual(world.socket.sent[0], { type: "hello", protocol: 1, html: true });
   assert.equal(world.status, "online");
   world.socket.receive({ type: "turn_start", seq: 7 });
   world.socket.fail(1006);
   world.pass(250);
   world.socket.accept();
-  assert.deepEqual(world.socket.sent[0], { type: "hello", protocol: 1, after: 7 });
+  assert.deepEqual(world.socket.sent[0], { type: "hello", protocol: 1, html: true, after: 7 });
 });
 
 test("it is catching up until it has what the server has", () => {
@@ -268,10 +268,10 @@ test("catching up asks from the last event, or for everything", () => {
   world.socket.receive({ type: "turn_start", seq: 3 });
   world.connection.catchUp({ whole: false });
   world.socket.accept();
-  assert.deepEqual(world.socket.sent[0], { type: "hello", protocol: 1, after: 3 });
+  assert.deepEqual(world.socket.sent[0], { type: "hello", protocol: 1, html: true, after: 3 });
   world.connection.catchUp({ whole: true });
   world.socket.accept();
-  assert.deepEqual(world.socket.sent[0], { type: "hello", protocol: 1 });
+  assert.deepEqual(world.socket.sent[0], { type: "hello", protocol: 1, html: true });
 });
 
 test("nothing is sent before the welcome", () => {

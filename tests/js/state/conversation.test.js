@@ -85,10 +85,10 @@ test("after a gap in the numbers it asks from the last event, and for everything
     Line.last.bring({ type: "turn_end", seq: 4, turn_id: TURN, status: "completed" });
     assert.equal(conversation.state.connection.status, "resuming");
     Line.last.welcome(4);
-    assert.deepEqual(Line.last.sent[0], { type: "hello", protocol: 1, after: 1 });
+    assert.deepEqual(Line.last.sent[0], { type: "hello", protocol: 1, html: true, after: 1 });
     Line.last.bring({ type: "turn_end", seq: 4, turn_id: TURN, status: "completed" });
     Line.last.welcome(4);
-    assert.deepEqual(Line.last.sent[0], { type: "hello", protocol: 1 });
+    assert.deepEqual(Line.last.sent[0], { type: "hello", protocol: 1, html: true });
     assert.equal(Line.all.length, 3);
   });
 });
@@ -132,7 +132,7 @@ test("a heartbeat that knows of more makes it ask for that, unless it comes by i
     mock.timers.tick(GRACE_MS);
     assert.equal(Line.all.length, 2);
     Line.last.welcome(2);
-    assert.deepEqual(Line.last.sent[0], { type: "hello", protocol: 1, after: 1 });
+    assert.deepEqual(Line.last.sent[0], { type: "hello", protocol: 1, html: true, after: 1 });
     Line.last.bring({ type: "turn_end", seq: 2, turn_id: TURN, status: "completed" });
     assert.equal(conversation.state.connection.status, "online");
   });

@@ -141,7 +141,8 @@ async def test_the_text_so_far_is_stored_for_whoever_comes_later(chat: ChatDrive
     await chat.sink.until("text_delta", text="So far, ")
 
     async def stored() -> str:
-        return await selectors.partial_text(turn_id=turn_id, user=chat.user)
+        said, _step = await selectors.partial_text(turn_id=turn_id, user=chat.user)
+        return said
 
     async def has(text: str) -> bool:
         return await stored() == text

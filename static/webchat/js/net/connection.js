@@ -162,7 +162,7 @@ export class Connection {
   /** @param {WebSocket} socket */
   #sayHello(socket) {
     const after = this.#wholeNext ? null : this.#wiring.lastSeq();
-    const hello = { type: "hello", protocol: PROTOCOL_VERSION };
+    const hello = { type: "hello", protocol: PROTOCOL_VERSION, html: true };
     socket.send(JSON.stringify(after === null ? hello : { ...hello, after }));
   }
 

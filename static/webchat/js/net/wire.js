@@ -200,9 +200,9 @@ export const EVENTS_AFTER_END = Object.freeze(["cancel_acknowledged", "history_r
  */
 
 /**
- * The first frame; `after` is the last event that the client has seen.
+ * The first frame; `after` is the last event that the client has seen. With `html`, streaming answers come rendered, too.
  *
- * @typedef {Readonly<{type: "hello", protocol: number, after?: number|null}>} HelloFrame
+ * @typedef {Readonly<{type: "hello", protocol: number, after?: number|null, html?: boolean}>} HelloFrame
  */
 
 /**
@@ -309,7 +309,13 @@ export const EVENTS_AFTER_END = Object.freeze(["cancel_acknowledged", "history_r
  * @typedef {Readonly<{type: "text_delta", turn_id: string, at?: string, text: string, offset: number, step?: number}>} TextDeltaFrame
  */
 
-/** @typedef {WelcomeFrame|SnapshotFrame|MessageResultFrame|OpResultFrame|HeartbeatFrame|OverviewFrame|ProblemFrame|TextDeltaFrame} AnswerFrame */
+/**
+ * Finished blocks of the streaming answer, rendered: its characters from `offset` up to `end`. Not in the log. It comes if `hello` had `html`. It comes after its text, each block after the one before, and again after a `resync`. The `message` that follows takes the place of all of it.
+ *
+ * @typedef {Readonly<{type: "text_html", turn_id: string, offset: number, end: number, html: string}>} TextHtmlFrame
+ */
+
+/** @typedef {WelcomeFrame|SnapshotFrame|MessageResultFrame|OpResultFrame|HeartbeatFrame|OverviewFrame|ProblemFrame|TextDeltaFrame|TextHtmlFrame} AnswerFrame */
 
 /**
  * A message was taken and waits for its turn. With `replaces`, it takes the place of that turn's message, as this `version` of it. That turn and all behind it leave the history.

@@ -19,7 +19,7 @@ import { withOverview } from "./overview.js";
 import { numbersOf, turnsFromSnapshot } from "./snapshot.js";
 import { isCallOver, isTurnOver } from "./status.js";
 import { AFTER_END, TURN_CHANGES } from "./turn_events.js";
-import { addDelta, mapTurn, newTurn, replaced } from "./turns.js";
+import { addBlocks, addDelta, mapTurn, newTurn, replaced } from "./turns.js";
 
 /** @typedef {import("./types.js").State} State */
 /** @typedef {import("./types.js").Turn} Turn */
@@ -125,6 +125,8 @@ function reduceUnnumbered(state, frame, clock) {
       return fromSnapshot(state, frame, clock);
     case "text_delta":
       return { ...state, turns: mapTurn(state.turns, frame.turn_id, (turn) => addDelta(turn, frame)) };
+    case "text_html":
+      return { ...state, turns: mapTurn(state.turns, frame.turn_id, (turn) => addBlocks(turn, frame)) };
     case "overview":
       return tellEnded(state, withOverview(state, frame, clock));
     case "op_result":

@@ -26,6 +26,7 @@ export function newTurn(id, clock, status = "running") {
     calls: {},
     partial: "",
     partialLength: 0,
+    blocks: [],
     finishedStep: 0,
     needsResync: false,
     elapsedMs: 0,
@@ -88,10 +89,13 @@ export function addMessage(turn, message, key, clock = { now: 0, wall: 0 }) {
   return next;
 }
 
+/** Nothing is streaming. */
+const NO_TEXT = { partial: "", partialLength: 0, blocks: [] };
+
 /** The message of a step takes the place of its streamed text. @param {Turn} turn @param {number} [step] @returns {Turn} */
 function withoutPartial(turn, step = 0) {
   const finishedStep = Math.max(turn.finishedStep, step);
-  return { ...turn, partial: "", partialLength: 0, finishedStep, needsResync: false };
+  return { ...turn, ...NO_TEXT, finishedStep, needsResync: false };
 }
 
 /** Add what sub-agents have reported, each once. @param {Turn} turn @param {ReadonlyArray<import("../net/wire.js").SubAgentReport>} wires @returns {Turn} */
@@ -173,7 +177,7 @@ function changeOpenCalls(turn, change) {
 function keepPartial(turn) {
   if (!turn.partial.trim()) return turn;
   const item = textItem("agent", `p${turn.items.length}`, turn.partial, { interrupted: true });
-  return { ...turn, items: [...turn.items, item], partial: "", partialLength: 0 };
+  return { ...turn, items: [...turn.items, item], ...NO_TEXT };
 }
 
 /**
@@ -189,11 +193,40 @@ export function addDelta(known, delta) {
   const turn = withoutRetry(known);
   const points = Array.from(delta.text);
   const { offset } = delta;
-  if (offset === 0) return { ...turn, partial: points.join(""), partialLength: points.length, needsResync: false };
+  if (offset === 0) return startedAnew(turn, points);
   if (offset > turn.partialLength) return turn.needsResync ? turn : { ...turn, needsResync: true };
   const fresh = points.slice(turn.partialLength - offset);
   if (fresh.length === 0) return turn;
   return { ...turn, partial: turn.partial + fresh.join(""), partialLength: turn.partialLength + fresh.length };
+}
+
+/** All of the text so far; what is rendered stays if the text still begins so. @param {Turn} turn @param {ReadonlyArray<string>} points @returns {Turn} */
+function startedAnew(turn, points) {
+  const partial = points.join("");
+  const isKept = partial.startsWith(turn.partial.slice(0, renderedLength(turn)));
+  return {
+    ...turn,
+    partial,
+    partialLength: points.length,
+    blocks: isKept ? turn.blocks : [],
+    needsResync: false,
+  };
+}
+
+/** How much of the streaming text is rendered, in a JS string. @param {Turn} turn */
+export const renderedLength = ({ blocks }) => blocks.at(-1)?.length ?? 0;
+
+/**
+ * Add finished blocks of the streaming text: each once, behind the ones before it.
+ * @param {Turn} turn
+ * @param {import("../net/wire.js").TextHtmlFrame} frame
+ * @returns {Turn}
+ */
+export function addBlocks(turn, { offset, end, html }) {
+  if (offset !== (turn.blocks.at(-1)?.end ?? 0) || end <= offset || end > turn.partialLength) return turn;
+  let length = renderedLength(turn);
+  for (let left = end - offset; left > 0; left -= 1) length += (turn.partial.codePointAt(length) ?? 0) > 0xffff ? 2 : 1;
+  return { ...turn, blocks: [...turn.blocks, { end, length, html }] };
 }
 
 /** What went wrong, and when it is tried again. @param {Turn} turn @param {Readonly<{code: string, message: string, reason?: string, wait_ms?: number|null}>} told @param {number} saidAt monotonic ms @returns {Turn} */

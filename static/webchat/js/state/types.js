@@ -90,6 +90,8 @@
  * @typedef {Readonly<{kind: "report", key: string, text: string, html: string, status: string, subAgent: SubAgent}>} ReportItem
  * @typedef {TextItem|CallItem|ReportItem} Item
  *
+ * @typedef {Readonly<{end: number, length: number, html: string}>} Block Finished blocks of a streaming answer; they end at the code
+ *   point `end`, which is `length` in a JS string.
  * @typedef {Readonly<{
  *   id: string,
  *   status: string,
@@ -98,6 +100,7 @@
  *   calls: Readonly<Record<string, Call>>,
  *   partial: string,
  *   partialLength: number,
+ *   blocks: ReadonlyArray<Block>,
  *   finishedStep: number,
  *   needsResync: boolean,
  *   elapsedMs: number,
@@ -118,6 +121,7 @@
  *   replacedBy: string,
  *   acknowledgements: ReadonlyArray<Acknowledgement>,
  * }>} Turn `partialLength` counts code points, as the server's `offset` does; a JS string's length does not.
+ *   `blocks`: the beginning of `partial`, rendered.
  *   `finishedStep`: the last step whose message is whole. `retry`: why
  *   and when (monotonic ms) the model is asked again. `version` counts the forms of its message; `replacedBy` is the turn that has
  *   taken it out of the history, empty = none.

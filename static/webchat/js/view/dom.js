@@ -53,13 +53,13 @@ export function setText(target, text) {
 }
 
 /**
- * Put HTML that the server rendered and sanitised into an element: the only way for what people and agents have written.
- * It may only be given the `html` of a finished message or of a report. Scripts parsed this way never run; links open beside the
- * conversation, so that a click does not leave a running turn.
- * @param {Element} target
+ * The nodes of HTML that the server rendered and sanitised: the only way for what people and agents have written.
+ * It may only be given the `html` of a finished message, of finished blocks or of a report. Scripts parsed this way never run;
+ * links open beside the conversation, so that a click does not leave a running turn.
  * @param {string} html
+ * @returns {Array<Node>}
  */
-export function setSanitisedHtml(target, html) {
+export function sanitisedNodes(html) {
   const parsed = new DOMParser().parseFromString(html, "text/html");
   for (const link of parsed.querySelectorAll("a[href]")) {
     link.setAttribute("target", "_blank");
@@ -67,7 +67,7 @@ export function setSanitisedHtml(target, html) {
   }
   for (const list of parsed.querySelectorAll("ul, ol, table")) list.setAttribute("dir", "auto"); // marks and columns, too
   for (const block of parsed.querySelectorAll("pre")) block.setAttribute("tabindex", "0"); // a wide one is scrolled by keys
-  target.replaceChildren(...parsed.body.childNodes);
+  return [...parsed.body.childNodes];
 }
 
 /** A page of this site, fetched: from a template, as the one that is shown. @param {string} html */

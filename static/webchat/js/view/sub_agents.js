@@ -1,6 +1,6 @@
 /** Sub-agents on the page: the link to the conversation in which one works, and its report. */
 
-import { element, setSanitisedHtml, setText } from "./dom.js";
+import { element, sanitisedNodes, setText } from "./dom.js";
 
 /** @typedef {import("../state/types.js").SubAgent} SubAgent */
 /** @typedef {import("../state/types.js").ReportItem} ReportItem */
@@ -24,7 +24,7 @@ export function reportNode(item, view) {
   const text = element("div", { class: "message-text" });
   if (item.html) {
     text.classList.add("prose");
-    setSanitisedHtml(text, item.html);
+    text.append(...sanitisedNodes(item.html));
   } else setText(text, item.text);
   return element(
     "article",

@@ -3,10 +3,10 @@
 import { isTurnOver } from "../state/status.js";
 import { attachmentsOf } from "../state/turns.js";
 import { attachmentList } from "./attachments.js";
-import { addCopyButtons } from "./code_blocks.js";
-import { element, icon, placeAfter, setSanitisedHtml, setText } from "./dom.js";
+import { element, icon, placeAfter, setText } from "./dom.js";
 import { endingLabel } from "./labels.js";
 import { answerActions, hasOutcome, messageActions, versionsButton } from "./message_actions.js";
+import { drawStreamedText, finishStreamedText, nodesOf, streamedText } from "./streamed_text.js";
 import { reportNode } from "./sub_agents.js";
 import { ToolStepElement } from "./tool_step.js";
 
@@ -96,18 +96,19 @@ function stepNode(drawn, items, view) {
   return textNode(drawn, item, view);
 }
 
+/** @param {TextItem} item @param {import("./i18n.js").I18n} i18n */
+const messageText = ({ html, text }, i18n) =>
+  html
+    ? element("div", { class: "message-text prose" }, ...nodesOf(html, i18n))
+    : element("div", { class: "message-text", text });
+
 /** @param {Drawn} drawn @param {TextItem} item @param {View} view */
 function textNode({ turn, parts }, item, { i18n, fileUrl = "" }) {
   return part(parts, item.key, () => {
-    const text = element("div", { class: "message-text" });
-    if (item.html) {
-      text.classList.add("prose");
-      setSanitisedHtml(text, item.html);
-      addCopyButtons(text, i18n);
-    } else setText(text, item.text);
-    const article = messageArticle(authorOf(turn, item), item.at, i18n);
+    const streamed = finishedArticle(turn, item, parts, i18n);
+    const article = streamed ?? messageArticle(authorOf(turn, item), item.at, i18n);
     if (item.attachments.length) article.append(attachmentList(item.attachments, i18n, fileUrl));
-    if (item.text) article.append(text);
+    if (item.text && !streamed) article.append(messageText(item, i18n));
     if (authorOf(turn, item) === "user") article.append(messageActions(turn, item.text, i18n));
     if (item.interrupted)
       article.append(element("p", { class: "message-note", text: i18n.text("message_interrupted") }));
@@ -119,18 +120,26 @@ function textNode({ turn, parts }, item, { i18n, fileUrl = "" }) {
   });
 }
 
-/** The text that is being written; it only ever grows, so that a selection in it stays. @param {Drawn} drawn @param {View} view */
+/** The text that is being written. @param {Drawn} drawn @param {View} view */
 function partialNode({ turn, parts }, { i18n }) {
   const article = part(parts, "partial", () => {
     const created = messageArticle("agent", "", i18n);
-    created.append(element("div", { class: "message-text" }));
+    created.append(streamedText());
     created.setAttribute("aria-busy", "true");
     return created;
   });
-  const target = /** @type {HTMLElement} */ (article.lastElementChild);
-  const known = target.firstChild;
-  if (known instanceof Text && turn.partial.startsWith(known.data)) known.appendData(turn.partial.slice(known.length));
-  else setText(target, turn.partial);
+  drawStreamedText(/** @type {Element} */ (article.lastElementChild), turn, i18n);
+  return article;
+}
+
+/** What has streamed goes on as the message that it has become: what was read in it, or marked, stays. @param {Turn} turn @param {TextItem} item @param {Drawn["parts"]} parts @param {import("./i18n.js").I18n} i18n */
+function finishedArticle(turn, { html, at }, parts, i18n) {
+  const article = parts.get("partial");
+  if (!article || !html || turn.partial) return null;
+  parts.delete("partial");
+  article.removeAttribute("aria-busy");
+  article.setAttribute("aria-label", messageLabel("agent", at, i18n));
+  finishStreamedText(/** @type {Element} */ (article.lastElementChild), html, i18n);
   return article;
 }
 
@@ -138,11 +147,15 @@ function partialNode({ turn, parts }, { i18n }) {
 const authorOf = (turn, { kind }) => (kind === "user" && turn.source === "agent" ? "parent" : kind);
 
 /** @param {"user"|"parent"|"agent"} author @param {string} at @param {import("./i18n.js").I18n} i18n */
-function messageArticle(author, at, i18n) {
-  const time = at ? i18n.time(at) : "";
+function messageLabel(author, at, i18n) {
   const label = i18n.text(author === "user" ? "author_you" : `author_${author}`);
+  return at ? `${label}, ${i18n.time(at)}` : label;
+}
+
+/** @param {"user"|"parent"|"agent"} author @param {string} at @param {import("./i18n.js").I18n} i18n */
+function messageArticle(author, at, i18n) {
   const place = author === "agent" ? "agent" : "user";
-  return element("article", { class: `message message-${place}`, "aria-label": time ? `${label}, ${time}` : label });
+  return element("article", { class: `message message-${place}`, "aria-label": messageLabel(author, at, i18n) });
 }
 
 /** A cancel word and what came of it, as one chip. @param {Drawn} drawn @param {import("../state/types.js").Acknowledgement} answer @param {number} place @param {View} view @returns {HTMLElement} */

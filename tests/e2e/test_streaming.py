@@ -1,0 +1,92 @@
+"""An answer while it is written: what is finished is rendered, stays as it is, and is what a reload shows."""
+
+import textwrap
+
+import pytest
+from playwright.async_api import Locator, expect
+
+from tests.e2e.browser_user import BrowserUser
+from tests.e2e.chat import Chat
+from tests.e2e.test_accessibility import check
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+BEGINNING = """# A **tulip**
+
+Some *words* of it.
+
+```python
+def greet():
+
+    return "<b>"
+```
+
+1. One
+2. Two
+
+"""
+SLOWLY = "slowly " + textwrap.indent(BEGINNING + "word " * 80 + "**end**", "  ").lstrip()
+
+
+def growing(chat: Chat) -> Locator:
+    """Return the answer that is being written."""
+    return chat.page.locator('article.message-agent[aria-busy="true"]')
+
+
+async def is_rendered(answer: Locator) -> None:
+    """Wait until the beginning is rendered, and its text is gone."""
+    await expect(answer.locator("h1 strong")).to_have_text("tulip")
+    await expect(answer.locator(".code-block .k").first).to_have_text("def")
+    await expect(answer.locator("li")).to_have_text(["One", "Two"])
+    await expect(answer).not_to_contain_text("```")
+
+
+async def html_of(chat: Chat) -> str:
+    return await chat.answers.last.locator(".message-text").inner_html()
+
+
+async def test_what_is_finished_is_rendered_while_the_rest_is_written(browser_user: BrowserUser):
+    await browser_user.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    chat = await browser_user.start_conversation()
+    await chat.say(SLOWLY)
+    answer = growing(chat)
+    await is_rendered(answer)
+    await expect(answer.locator(".growing-text")).to_contain_text("word word")
+    await answer.get_by_role("button", name="Copy this code").click()
+    copied = await chat.page.evaluate("navigator.clipboard.readText()")
+    assert copied.startswith('def greet():\n\n    return "<b>"')
+    await check(chat.page)
+    await answer.locator("h1").evaluate(
+        "head => { head.isMarked = true; getSelection().selectAllChildren(head); }"
+    )
+    await expect(answer).to_have_count(1)  # all of that while it was written
+    await chat.has_ended()
+    head = chat.answers.last.locator("h1")
+    assert await head.evaluate("head => head.isMarked")
+    assert await chat.page.evaluate("String(getSelection())") == "A tulip"
+    await expect(chat.answers.last.locator("strong").last).to_have_text("end")
+
+
+async def test_a_reload_shows_the_same_while_it_is_written_and_after(browser_user: BrowserUser):
+    chat = await browser_user.start_conversation()
+    await chat.say(SLOWLY)
+    await is_rendered(growing(chat))
+    await chat.page.reload()
+    await is_rendered(growing(chat))
+    await chat.has_ended()
+    live = await html_of(chat)
+    await chat.page.reload()
+    await expect(chat.answers.last.locator("strong").last).to_have_text("end")
+    assert await html_of(chat) == live
+
+
+async def test_a_link_that_is_explained_at_the_end_is_one_in_the_finished_answer(
+    browser_user: BrowserUser,
+):
+    chat = await browser_user.start_conversation()
+    said = "# Head\n\nSee [tulips] there.\n\nword word word word word\n\n[tulips]: https://tulips.example/"
+    await chat.say("slowly " + textwrap.indent(said, "  ").lstrip())
+    await expect(growing(chat).locator("p").first).to_have_text("See [tulips] there.")
+    await chat.has_ended()
+    link = chat.answers.last.get_by_role("link", name="tulips")
+    await expect(link).to_have_attribute("href", "https://tulips.example/")
