@@ -73,7 +73,7 @@ class IdAsGroup(Func):
 def has_call(tool_name: str, *, group: str, **conditions: Any) -> Exists:
     """Return the condition that the group has a call of this tool. The outer row's field `group` has its id.
 
-    The calls are found by their group: by the tool's name, they would be all calls of the tool, for each row.
+    The calls are found by their group. By the tool's name, they would be all calls of the tool, for each row.
     """
     of_group = ToolCall.objects.filter(group=IdAsGroup(OuterRef(group)), **conditions).order_by()
     named = of_group.annotate(named=Concat(F("tool_name"), Value("")))

@@ -30,7 +30,7 @@ _probes = ThreadPoolExecutor(max_workers=1, thread_name_prefix="database probes"
 
 
 def thread_connection() -> Any:
-    """Return the default connection of this thread, which has it as long as it lives: to look it up takes a while."""
+    """Return the default connection of this thread, which has it as long as it lives. To look it up takes a while."""
     found = getattr(_kept, "connection", None)
     if found is None:
         found = _kept.connection = connections[DEFAULT_DB_ALIAS]
@@ -143,7 +143,7 @@ def _is_sqlite_file() -> bool:
 
 
 def _crosses_to_the_one_thread(loop: asyncio.AbstractEventLoop) -> bool:
-    """Whether asgiref would run ORM code of this task in the one thread of the process: no request has its own here."""
+    """Whether asgiref would run ORM code of this task in the one thread of the process. No request has its own here."""
     return (
         getattr(AsyncToSync.executors, "current", None) is None
         and SyncToAsync.thread_sensitive_context.get(None) is None

@@ -22,7 +22,7 @@ def followed_changes(
 ) -> list[PolicyChange]:
     """Return the changes of the default limits that changed a limit of the tool, newest first.
 
-    `row` says what counts now. From there each change is undone, the tool's `own` too: so it is known what the tool
+    `row` says what counts now. From there each change is undone, the tool's `own` too. So it is known what the tool
     followed at that time. What settings and the tool itself say counts as they say it now.
     """
     default = DefaultPolicy.objects.first()

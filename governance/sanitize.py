@@ -31,7 +31,7 @@ def sanitize_json(value: Any) -> Any:
 
 
 def _sanitize_dict(value: dict[Any, Any]) -> dict[str, Any]:
-    """Do it for a dict; every event is one, so what is plain is left without a call for each item."""
+    """Do it for a dict. Every event is one, so what is plain is left without a call for each item."""
     clean = {}
     for key, item in value.items():
         if type(key) is not str or not key.isascii() or "\x00" in key:

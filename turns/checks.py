@@ -135,7 +135,7 @@ def check_loops(**_: Any) -> list[checks.CheckMessage]:
 
 
 def check_lease(**_: Any) -> list[checks.CheckMessage]:
-    """A lease is renewed in time, and given up well before others take it: no turn ever has two owners (H4)."""
+    """A lease is renewed in time, and given up well before others take it. No turn ever has two owners (H4)."""
     if check_values():
         return []
     renew, ttl = app_settings.LEASE_RENEW_INTERVAL, app_settings.LEASE_TTL

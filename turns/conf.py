@@ -101,7 +101,7 @@ class TurnsSettings(AppSettings):
     runners, by PostgreSQL. Or the dotted path of a class of your own."""
 
     MAX_LIVE: Annotated[int, Setting("turns.E022", 1, 10_000)] = 50
-    """How many turns may be busy in one process. What comes on top waits, fairly between users: next is who has the
+    """How many turns may be busy in one process. What comes on top waits, fairly between users. Next is who has the
     fewest turns at work, then who waits longest. A turn that waits for a person's decision or for another turn does
     not count. So people who decide all at once may bring it above (P4)."""
 
@@ -109,7 +109,7 @@ class TurnsSettings(AppSettings):
     """How many messages may wait in one conversation; one more is refused (P4)."""
 
     MAX_MESSAGES_PER_MINUTE: Annotated[int, Setting("turns.E039", 1, 100_000)] = 120
-    """Messages of one user in any sixty seconds, by whatever door and over all processes: counted in the transaction
+    """Messages of one user in any sixty seconds, by whatever door and over all processes. Counted in the transaction
     that takes them. One more is refused with `too_many_messages` (HTTP 429); a cancel word that cancels something
     does not count."""
 
@@ -178,8 +178,8 @@ class TurnsSettings(AppSettings):
             hint='a list of whole messages, such as ["hou op", "stoppa"]; each needs a letter and has at most 200 characters',
         ),
     ] = ()
-    """Whole messages that mean "stop" here, beside the [usual words](../howto/cancel-words.md) of eleven languages;
-    case, accents and punctuation do not matter (C6)."""
+    """Whole messages that mean "stop" here, beside the [usual words](../howto/cancel-words.md) of eleven languages.
+    Case, accents and punctuation do not matter (C6)."""
 
     POLL_INTERVAL: Annotated[float, Setting("turns.E007", 0.01, 3_600)] = 1.0
     """How often stored cancel requests and edited limits are read, in case their message was lost (C12)."""
@@ -210,7 +210,7 @@ class TurnsSettings(AppSettings):
     """Within which time they have to have ended."""
 
     DRAIN_GRACE: Annotated[float, Setting("turns.E009", 0, 3_600)] = 15.0
-    """How long running turns may go on when the server is asked to stop; what still runs then is cancelled with the
+    """How long running turns may go on when the server is asked to stop. What still runs then is cancelled with the
     reason `shutdown`."""
 
     LOOP_WINDOW: Annotated[int, Setting("turns.E010", 1, 10_000)] = 30

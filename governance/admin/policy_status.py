@@ -1,4 +1,4 @@
-"""The line on the pages of limits that says where they are in force; it follows until every process obeys (B2)."""
+"""The line on the pages of limits that says where they are in force. It follows until every process obeys (B2)."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -197,7 +197,7 @@ class ReadOnlyAdmin(PreparedRowsAdmin[Model], HistoryModelAdmin):
         return [readable.get(name, name) for name in self._visible(request, names)]
 
     def _readable(self, *, with_milliseconds: bool) -> dict[Any, Any]:
-        """Return the columns that show times with their zone, and yes or no in words: a red cross looks like a fault."""
+        """Return the columns that show times with their zone, and yes or no in words. A red cross looks like a fault."""
         times = times_of(self.model, with_milliseconds=with_milliseconds)
         return {**times, **switches_of(self.model)}
 

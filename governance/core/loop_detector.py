@@ -69,7 +69,7 @@ _OK = LoopVerdict()
 class LoopDetector:
     """Detects repeated calls within one turn.
 
-    A pattern counts once per step: parallel calls of one step never halt a turn that could not read a warning.
+    A pattern counts once per step. Parallel calls of one step never halt a turn that could not read a warning.
     `window` is the number of remembered calls; to halt a cycle of n calls it must hold n times `halt_after`.
     `warn_after=None` is off, `halt_after=None` only warns.
     """

@@ -255,7 +255,7 @@ class Tool:
         return {name: _field_name(name) for name in self._parameters}
 
     def build(self) -> None:
-        """Build the schema now: the first one of a process reads the disk, which must not happen on an event loop."""
+        """Build the schema now. The first one of a process reads the disk, which must not happen on an event loop."""
         if not self.input_schema or self.context_parameter == "":
             raise ValueError(f"The tool {self.name!r} has no schema.")
 

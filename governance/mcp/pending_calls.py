@@ -1,4 +1,4 @@
-"""The pending calls of one session: each runs in a task of its own, and its caller waits for a future."""
+"""The pending calls of one session. Each runs in a task of its own, and its caller waits for a future."""
 
 import asyncio
 import logging

@@ -39,7 +39,7 @@ _LISTEN_AGAIN = 5.0
 class McpSession:
     """Starts with `begin`. `ready` resolves when the tools are known, `ended` (with a clause) when it is over.
 
-    `stuck` resolves with a clause when the server accepts no messages: pending calls may still end, new ones need
+    `stuck` resolves with a clause when the server accepts no messages. Pending calls may still end, new ones need
     another session. `on_tools` is called with every new list of tools. `is_cautious` skips the probe for the newest
     protocol, which some old servers do not survive.
     """

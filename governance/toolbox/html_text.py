@@ -146,7 +146,7 @@ def html_to_text(
 ) -> tuple[HtmlText, bool]:
     """Return the extractor, and whether it read all of it in time.
 
-    The parser is very slow on hostile input, and a thread cannot be ended: so it gets the text piece by piece.
+    The parser is very slow on hostile input, and a thread cannot be ended. So it gets the text piece by piece.
     """
     page = HtmlText(url)
     deadline = time.monotonic() + within

@@ -101,7 +101,7 @@ def request_detached_cancel(conversation_id: UUID, command: CancelCommand) -> li
 
 
 def _note_detached(conversation_id: UUID, turn_id: UUID, command: CancelCommand) -> list[int]:
-    """The word was said in another conversation than the ended turns are in: its answer is shown under the latest turn."""
+    """The word was said in another conversation than the ended turns are in. Its answer is shown under the latest turn."""
     request = CancelRequest.objects.get(turn=turn_id, tool_id="")
     last = Turn.objects.filter(conversation=conversation_id).order_by("-number").first()
     if last is None or not command.said:

@@ -36,7 +36,7 @@ def cancel_descendants(
 
     With `tool_id` only what that call has started. The caller holds the lock of the turn's conversation, or has stored
     its cancel, so nothing can be started meanwhile. Without `waits` those are left out whose conversations somebody is
-    writing; for each of the others that is the same few statements.
+    writing. For each of the others that is the same few statements.
     """
     passed_on = inherited(cancellation)
     active = [turn for turn in _descendants(turn_id, tool_id) if turn.status in ACTIVE_STATUSES]

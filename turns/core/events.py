@@ -175,7 +175,7 @@ class ConversationResumed(TurnEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnError(TurnEvent):
-    """Something went wrong in a turn: a stable code and a sentence; with `wait_ms` the turn tries again after that, and goes on.
+    """Something went wrong in a turn: a stable code and a sentence. With `wait_ms` the turn tries again after that, and goes on.
 
     `reason` is the part of the sentence that says why. A snapshot has it as the `notice` of its turn. A live turn has a
     notice until something else happens in it. A turn that is over has the last one that did not end it.

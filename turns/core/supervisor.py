@@ -288,7 +288,7 @@ class TurnSupervisor:
         return ending_of(live.token.cancellation or Cancellation(reason=CancelReason.ERROR))
 
     async def _end(self, live: RunningTurn, ending: TurnEnding | None) -> None:
-        """Store the ending, as long as the lease is held: until then this process is the only one that can (C1).
+        """Store the ending, as long as the lease is held. Until then this process is the only one that can (C1).
 
         A process that goes down gives up after a few attempts: its successor finds the turn (H4).
         """

@@ -75,7 +75,7 @@ class ToolStart(TurnEvent):
     `allowed_earlier_by` is who had allowed the tool for the conversation before, so that nobody was asked.
 
     `expected_ms` is how long it takes as a rule; `asked_timeout_ms` what it asked for above its ceiling, 0 = no limit.
-    Every call is `cancellable`; where it is not `interruptible`, a cancel stops waiting for it, and its work may go on.
+    Every call is `cancellable`. Where it is not `interruptible`, a cancel stops waiting for it, and its work may go on.
     """
 
     type: ClassVar = "tool_start"

@@ -36,7 +36,7 @@ def enqueue_due_after(turn_id: UUID) -> list[log.Batch]:
 def enqueue_report_turns(*, limit: int = 100) -> list[log.Batch]:
     """Queue what carries the reports that somebody has left behind who should have.
 
-    Those that have to wait for a person are not even looked at: they may be many, and wait for ever. Some of them
+    Those that have to wait for a person are not even looked at. They may be many, and wait for ever. Some of them
     cannot be delivered yet: an agent is gone, or a queue is full. So each run begins with another one.
     """
     busy = Turn.objects.filter(

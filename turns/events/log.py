@@ -182,7 +182,7 @@ def has(conversation_id: UUID, event: WireEvent) -> bool:
 
 
 def was_told(conversation: Conversation, event: TurnEvent) -> bool:
-    """Whether one of the last events of a conversation says the same; what was pruned or lies far back does not count."""
+    """Whether one of the last events of a conversation says the same. What was pruned or lies far back does not count."""
     recent = Event.objects.filter(
         conversation_id=conversation.pk, seq__gt=conversation.last_seq - _RECENT, type=event.type
     )

@@ -31,7 +31,7 @@ def cancel_settled(request: CancelRequest) -> None:
 
 
 def deadline_accepted(turn: Turn, order: DeadlineOrder, *, by_id: Any) -> None:
-    """Log that a person's request for another limit of one call is stored; which limit it gets is on the call's row."""
+    """Log that a person's request for another limit of one call is stored. Which limit it gets is on the call's row."""
     ids = {"turn_id": turn.pk, "conversation_id": turn.conversation_id, "call_id": order.tool_id}
     wanted = {"timeout_ms": order.timeout_ms, "extend_ms": order.extend_ms}
     _say("Another limit for a call was accepted", {**ids, "by_id": by_id, **wanted})

@@ -102,7 +102,7 @@ class History:
 def load(conversation_id: UUID, *, found_when: str) -> History:
     """Return the valid history of a conversation. What had to be put right is stored, so it is done once (H3).
 
-    A live turn is never touched: what it has settled is added as it is, its unfinished step is left out.
+    A live turn is never touched. What it has settled is added as it is, its unfinished step is left out.
     """
     return read(conversation_id) or load_repaired(conversation_id, found_when=found_when)
 
@@ -110,7 +110,7 @@ def load(conversation_id: UUID, *, found_when: str) -> History:
 def read(
     conversation_id: UUID, *, cache: HistoryCache = CACHE, locked: Conversation | None = None
 ) -> History | None:
-    """Return the history if it is valid as it is stored; without the conversation's lock, so that nobody waits for it.
+    """Return the history if it is valid as it is stored. It takes no lock of the conversation, so nobody waits for it.
 
     What has ended does not change but with a new version (`history_version`). So what is kept of this version is only
     continued, and what was stored as valid is not checked again. None if something has to be repaired. A row that is

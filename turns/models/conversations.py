@@ -187,7 +187,7 @@ class Event(models.Model):
 
 
 class Operation(models.Model):
-    """What a client asked for under an id of its own, with its outcome: a repeated one gets the same answer.
+    """What a client asked for under an id of its own, with its outcome. A repeated one gets the same answer.
 
     `op_id` is the client's; that of a message that was a cancel word begins with "message:".
     """

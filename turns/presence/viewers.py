@@ -59,7 +59,7 @@ def leave(key: str, *, comes_back: bool = False) -> Notifications:
 
 
 def reconcile(process: Process, present: Mapping[str, UUID]) -> Notifications:
-    """Make the rows of a process those of its open sockets: a write may have been lost, or others thought it dead."""
+    """Make the rows of a process those of its open sockets. A write may have been lost, or others thought it dead."""
     rows = dict(Viewer.objects.filter(process=process).values_list("key", "conversation_id"))
     notifications = Notifications()
     for key in rows.keys() - present.keys():

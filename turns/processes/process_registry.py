@@ -123,7 +123,7 @@ def is_here(process: Process) -> bool:
 
 
 def has_its_pid(process: Process) -> bool:
-    """Return whether the pid of a process that `is_here` still belongs to it, or may: what is not known proves no death."""
+    """Return whether the pid of a process that `is_here` still belongs to it, or may. What is not known proves no death."""
     if process.boot_id != boot_id():
         return False
     found = start_ticks(process.pid)

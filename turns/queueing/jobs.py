@@ -78,7 +78,7 @@ async def _work(host: TurnHost, *, name: str) -> None:
     @jobs.task(name=TASK, queue=QUEUE)
     async def wake(conversation_id: str) -> None:
         host.wake(UUID(conversation_id))
-        # One job is fetched at a time, so nothing more comes to a runner that is full: another one takes it.
+        # One job is fetched at a time, so nothing more comes to a runner that is full. Another one takes it.
         await host.until_room()
 
     async with jobs.open_async():

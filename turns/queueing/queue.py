@@ -1,4 +1,4 @@
-"""The queue of one conversation: a turn is put in for each message, and claimed or cancelled out of it (sync ORM).
+"""The queue of one conversation. A turn is put in for each message, and claimed or cancelled out of it (sync ORM).
 
 A change of status is a compare-and-set. Which conversation is next is for `scheduling` to say.
 """

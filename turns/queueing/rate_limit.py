@@ -1,4 +1,4 @@
-"""How many messages a user may send in a minute: counted where they are taken, so over all processes (P4; sync ORM)."""
+"""How many messages a user may send in a minute. Counted where they are taken, so over all processes (P4; sync ORM)."""
 
 from datetime import datetime
 from typing import Any

@@ -1,6 +1,6 @@
 """Families: a turn of a person and all turns that work for it, at any depth. They share one budget (C10; sync ORM).
 
-A turn that carries a report belongs to the family that it reports of: without a person nothing grows beyond the budget.
+A turn that carries a report belongs to the family that it reports of. Without a person nothing grows beyond the budget.
 """
 
 from collections.abc import Mapping

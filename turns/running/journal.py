@@ -220,7 +220,7 @@ class DatabaseJournal:
     async def call_cancelling(self, call: LiveCall) -> None:
         """Let it be stored that a stop was asked for; the end of the call does not wait for that.
 
-        The body takes its time, so the turn's ending is not near: what was left to it is written with this.
+        The body takes its time, so the turn's ending is not near. What was left to it is written with this.
         """
         self._lasts = True
         left, self._left = self._left, []
@@ -229,7 +229,7 @@ class DatabaseJournal:
         self._writer.add(call_writes.note_cancelling, (call,), urgency=Urgency.ENDING)
 
     async def call_ended(self, call: LiveCall, outcome: ToolOutcome) -> None:
-        """Store and tell the one outcome; where the turn is cancelled, its ending does that for all calls at once (C1)."""
+        """Store and tell the one outcome. Where the turn is cancelled, its ending does that for all calls at once (C1)."""
         checkpoint("before_result")
         # What was abandoned may settle before that: its row has to be there.
         item = (call, outcome, self._held)

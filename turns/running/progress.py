@@ -122,7 +122,7 @@ class ProgressWriter:
 def store(reports: Sequence[Report]) -> list[log.Batch]:
     """Store the progress of calls that run, of turns that are still ours, and return what is to be published.
 
-    A conversation that somebody else is writing is left out: this waits for nobody, so nobody waits for it in a circle.
+    A conversation that somebody else is writing is left out. This waits for nobody, so nobody waits for it in a circle.
     """
     with transaction.atomic():
         conversations = _free([report.turn.conversation_id for report in reports])

@@ -136,7 +136,7 @@ async def is_draining() -> bool:
 
 
 async def takes_work() -> bool:
-    """Return whether this loop can do what its process is for: one that runs turns may do so only under its lease."""
+    """Return whether this loop can do what its process is for. One that runs turns may do so only under its lease."""
     runtime = _running()
     return runtime is None or not runtime.process.turn_limit or runtime.ownership.lease.is_held
 
@@ -207,5 +207,5 @@ async def _begin() -> Runtime:
 
 @cache
 def _freeze_modules() -> None:
-    """Take what was imported out of the garbage collector, once: its full round held up the event loop for 90 ms."""
+    """Take what was imported out of the garbage collector, once. Its full round held up the event loop for 90 ms."""
     gc.freeze()

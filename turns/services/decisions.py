@@ -1,4 +1,4 @@
-"""Takes the decisions of people on calls that wait for one: each is decided once, and seen by everybody (D2, D4)."""
+"""Takes the decisions of people on calls that wait for one. Each is decided once, and seen by everybody (D2, D4)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ _VERDICTS = {"approve": Verdict.APPROVED, "deny": Verdict.DENIED}
 class DecisionReceipt:
     """The answer to a decision: what became of it, and how the question stands now.
 
-    `status` is `approved`, `denied`, `expired`, `cancelled` or `interrupted`; of a call that nobody was asked about it
+    `status` is `approved`, `denied`, `expired`, `cancelled` or `interrupted`. Of a call that nobody was asked about it
     is the call's own.
     """
 

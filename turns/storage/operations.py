@@ -19,7 +19,7 @@ class OpOutcome(StrEnum):
 def begin(turn: Turn, op_id: str | None) -> OpOutcome | None:
     """Take an operation as accepted before it has its effect; return its outcome if it came before.
 
-    An id that was used for another turn says nothing of this one: a cancel is never taken as done without effect.
+    An id that was used for another turn says nothing of this one. A cancel is never taken as done without effect.
     """
     if op_id is None:
         return None

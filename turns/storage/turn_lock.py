@@ -88,7 +88,7 @@ def read_turns_to_cancel(turn_ids: Iterable[UUID]) -> "list[Any]":
 
 
 def _locked(query: "Select[Turn]", turn_id: UUID, *, epoch: int | None, waits: bool) -> Turn | None:
-    # Where the database locks rows, a statement of its own does it: one that waits has begun to read before that.
+    # Where the database locks rows, a statement of its own does it. One that waits has begun to read before that.
     if (
         thread_connection().features.has_select_for_update
         and log.locked_of(turn_id, waits=waits) is None

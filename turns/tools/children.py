@@ -39,7 +39,7 @@ class ChildRefused(Exception):
 class Origin:
     """The tool call that starts a sub-agent; `time_left` of its turn in seconds, None = no limit.
 
-    `place_id` is the id of the conversation that is begun for it: with the same one again nothing is begun twice.
+    `place_id` is the id of the conversation that is begun for it. With the same one again nothing is begun twice.
     """
 
     turn_id: UUID

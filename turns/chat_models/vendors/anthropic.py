@@ -12,7 +12,7 @@ def make_model(name: str, *, key: str, base_url: str, http_client: AsyncClient) 
     client = AsyncAnthropic(
         api_key=key, base_url=base_url or None, http_client=http_client, max_retries=0
     )
-    # Every step of a turn sends the same history and some more: what was sent before is read from the cache.
+    # Every step of a turn sends the same history and some more. What was sent before is read from the cache.
     settings = AnthropicModelSettings(anthropic_cache=True)
     return AnthropicModel(
         name, provider=AnthropicProvider(anthropic_client=client), settings=settings

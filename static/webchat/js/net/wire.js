@@ -372,7 +372,7 @@ export const EVENTS_AFTER_END = Object.freeze(["cancel_acknowledged", "history_r
  */
 
 /**
- * Something went wrong in a turn: a stable code and a sentence; with `wait_ms` the turn tries again after that, and goes on. `reason` is the part of the sentence that says why. A snapshot has it as the `notice` of its turn. A live turn has a notice until something else happens in it. A turn that is over has the last one that did not end it.
+ * Something went wrong in a turn: a stable code and a sentence. With `wait_ms` the turn tries again after that, and goes on. `reason` is the part of the sentence that says why. A snapshot has it as the `notice` of its turn. A live turn has a notice until something else happens in it. A turn that is over has the last one that did not end it.
  *
  * @typedef {Readonly<{type: "error", seq: number, turn_id: string, at: string, code: string, message: string, reason?: string, wait_ms?: number|null}>} TurnErrorEvent
  */
@@ -396,7 +396,7 @@ export const EVENTS_AFTER_END = Object.freeze(["cancel_acknowledged", "history_r
  */
 
 /**
- * A tool call begins to run. `timeout_ms` null or 0 = no limit, `idle_timeout_ms` null = it may be silent for any time. `tool_title` is the tool's own word for people, `tool_server` the MCP server that it belongs to; empty = none. `allowed_earlier_by` is who had allowed the tool for the conversation before, so that nobody was asked. `expected_ms` is how long it takes as a rule; `asked_timeout_ms` what it asked for above its ceiling, 0 = no limit. Every call is `cancellable`; where it is not `interruptible`, a cancel stops waiting for it, and its work may go on.
+ * A tool call begins to run. `timeout_ms` null or 0 = no limit, `idle_timeout_ms` null = it may be silent for any time. `tool_title` is the tool's own word for people, `tool_server` the MCP server that it belongs to; empty = none. `allowed_earlier_by` is who had allowed the tool for the conversation before, so that nobody was asked. `expected_ms` is how long it takes as a rule; `asked_timeout_ms` what it asked for above its ceiling, 0 = no limit. Every call is `cancellable`. Where it is not `interruptible`, a cancel stops waiting for it, and its work may go on.
  *
  * @typedef {Readonly<{type: "tool_start", seq: number, turn_id: string, at: string, tool_id: string, tool_name: string, tool_title?: string, tool_server?: string, allowed_earlier_by?: string, input: unknown, timeout_ms: number|null, timeout_source: string, idle_timeout_ms: number|null, cancellable: boolean, concurrency: string, position: number, expected_ms: number|null, asked_timeout_ms: number|null, interruptible: boolean}>} ToolStartEvent
  */
