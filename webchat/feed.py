@@ -16,7 +16,7 @@ from django.contrib.auth.models import AbstractBaseUser
 
 from turns import selectors
 from webchat.live_blocks import BlockReader
-from webchat.markdown import with_html, with_report_html
+from webchat.markdown import only_calls, with_html, with_report_html
 from webchat.protocol.server_frames import Frame
 from webchat.send_queue import SendQueue
 from webchat.translation import for_reader
@@ -75,7 +75,8 @@ class Published:
     __slots__ = ("_texts", "event")
 
     def __init__(self, event: Mapping[str, Any]) -> None:
-        self.event = event
+        is_silent = event["type"] == "message" and only_calls(event)
+        self.event = {**event, "html": ""} if is_silent else event
         self._texts: dict[str, str] = {}
 
     def text_in(self, language: str) -> str:
@@ -223,8 +224,7 @@ class Feed:
         elif event["seq"] > self.sent:
             if event["seq"] != self.sent + 1 or _needs_html(event):
                 return False
-            if self._send_queue.offer(published.text_in(self._language)):
-                self.sent = event["seq"]
+            self._send_event(event, published.text_in(self._language))
         return True
 
     async def _send_from_log(self, after: int) -> None:
@@ -241,13 +241,18 @@ class Feed:
 
     async def _send(self, events: Sequence[Mapping[str, Any]]) -> bool:
         for event in await complete(events):
-            if not self._send_queue.offer(encode(for_reader(event, self._language))):
+            if not self._send_event(event, encode(for_reader(event, self._language))):
                 return False
-            self.sent = event["seq"]
-            if event["type"] == "message":
-                self._deltas.finish(event["turn_id"], event["step"])
-                if self._blocks is not None:
-                    self._blocks.finish(event["turn_id"], event["step"])
+        return True
+
+    def _send_event(self, event: Mapping[str, Any], text: str) -> bool:
+        if not self._send_queue.offer(text):
+            return False
+        self.sent = event["seq"]
+        if event["type"] == "message":
+            self._deltas.finish(event["turn_id"], event["step"])
+            if self._blocks is not None:
+                self._blocks.finish(event["turn_id"], event["step"])
         return True
 
 
@@ -267,7 +272,9 @@ async def complete(events: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str,
 
 def _needs_html(event: Mapping[str, Any]) -> bool:
     kind = event["type"]
-    return kind == "message" or bool(kind == "turn_start" and event.get("reports"))
+    if kind == "message":
+        return "html" not in event
+    return bool(kind == "turn_start" and event.get("reports"))
 
 
 def encode_frame(frame: Frame) -> str:

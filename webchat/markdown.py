@@ -87,6 +87,11 @@ def html_of(message: Mapping[str, Any]) -> str:
     return render_markdown(text) if message.get("role") == "assistant" else as_typed(text)
 
 
+def only_calls(message: Mapping[str, Any]) -> bool:
+    """Return whether a message calls tools and says nothing: it has no HTML, and needs no thread for that."""
+    return all(block.get("type") == "tool_use" for block in message.get("content") or ())
+
+
 async def with_html(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the messages with their HTML and that of the reports in them, rendered in a worker thread."""
     return await asyncio.to_thread(lambda: [_message_with_html(message) for message in messages])

@@ -12,7 +12,7 @@ from tests.support import PATIENCE, eventually
 from turns.events import sinks
 from webchat import broadcast
 from webchat.broadcast import ChannelLayerSink, conversation_group, message_for
-from webchat.feed import RecentDeltas
+from webchat.feed import Published, RecentDeltas, complete
 from webchat.send_queue import TRY_AGAIN, SendQueue
 from webchat.sliding_window import RateLimit
 
@@ -209,6 +209,20 @@ def test_pieces_that_do_not_fit_are_left_out():
     pieces.add({"turn_id": "t", "offset": 40, "text": "late"})
     assert pieces.complete("short", turn_id="t") == "short"
     assert pieces.complete("x" * 40, turn_id="t") == "x" * 40 + "late"
+
+
+CALL = {"type": "tool_use", "id": "a", "name": "quick", "input": {}, "title": "Quick"}
+SAID = {"type": "text", "text": "**Look.**"}
+
+
+@pytest.mark.parametrize(("content", "at_once"), [([CALL, CALL], True), ([SAID, CALL], False)])
+async def test_a_message_that_only_calls_tools_waits_for_no_thread_and_is_the_same(
+    content: list[dict[str, Any]], *, at_once: bool
+):
+    event = {"type": "message", "seq": 1, "role": "assistant", "content": content}
+    published = Published(event)
+    rendered = await complete([event])
+    assert (await complete([published.event]), "html" in published.event) == (rendered, at_once)
 
 
 def test_a_rate_limit_is_a_sliding_minute():
