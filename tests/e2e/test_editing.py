@@ -120,3 +120,19 @@ async def test_what_was_edited_offline_is_kept_over_a_reload_and_replaces_once(
     await shows(chat, ["say more", "more"])
     await expect(other.turn("say more").locator(".message-agent")).to_have_count(1)
     await shows(other, ["say more", "more"])
+
+
+async def test_that_something_goes_on_is_not_said_after_its_end(browser_user: BrowserUser):
+    chat = await talk(browser_user, "say one")
+    other = await browser_user.join(chat)
+    await edit_button(chat, "say one").focus()
+    await chat.page.keyboard.press("Enter")
+    await other.say("wait 60")
+    await expect(chat.cancel_turn).to_be_visible()
+    await editor(chat).press("Enter")
+    busy = chat.page.get_by_text("Something is still going on here.").filter(visible=True)
+    await expect(busy).to_have_count(2)  # the notice and the line under the composer
+    await other.cancel_turn.click()
+    await chat.has_ended()
+    await expect(busy).to_have_count(0)
+    await expect(editor(chat)).to_have_value("say one")

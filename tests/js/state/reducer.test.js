@@ -469,3 +469,15 @@ test("files of a message are shown once: queued, live, and from a snapshot", () 
   const later = play(INITIAL_STATE, [{ ...EMPTY_SNAPSHOT, messages: [message] }]);
   assert.deepEqual(shown(later), shown(live));
 });
+
+test("that something goes on is not said after its end, and other notices stay", () => {
+  /** @type {(key: string) => import("../fixtures.js").Sketch} */
+  const notice = (key) => ({ type: "local_notice", level: "info", key });
+  const told = opened(...numbered([START]), notice("edit_busy"));
+  assert.equal(play(told, numbered([asks()], 2)).notice?.key, "edit_busy");
+  assert.equal(play(told, numbered([asks(), ends()], 2)).notice, null);
+  const queued = numbered([{ type: "turn_queued", user_message: "next" }], 2, "turn-2");
+  assert.equal(play(told, [...queued, ...numbered([ends()], 3)]).notice?.key, "edit_busy");
+  const other = opened(...numbered([START]), notice("server_error"));
+  assert.equal(play(other, numbered([ends()], 2)).notice?.key, "server_error");
+});

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { disagreement } from "../../../static/webchat/js/state/heartbeat.js";
-import { announcementsOf, TierWatch } from "../../../static/webchat/js/view/announcements.js";
+import { announcementsOf, TierWatch, withdrawnTexts } from "../../../static/webchat/js/view/announcements.js";
+import { Announcer } from "../../../static/webchat/js/view/announcer.js";
 import { I18n } from "../../../static/webchat/js/view/i18n.js";
 import { asks, ends, numbered, opened, play, results, START, starts, TURN } from "../fixtures.js";
 
@@ -19,6 +20,7 @@ const i18n = new I18n(
     turn_failed: "Turn failed",
     turn_failed_detail: "sorry",
     seconds: "{n} s",
+    edit_busy: "something goes on",
   },
   "en",
 );
@@ -84,4 +86,18 @@ test("a heartbeat tells lost events from a lost turn", () => {
   assert.equal(beat(4, [TURN]), null);
   assert.equal(beat(6, []), "behind");
   assert.equal(beat(4, []), "different");
+});
+
+test("a sentence that holds no more is taken back, said or not; what was said since stays", () => {
+  const told = opened(...numbered([START]), { type: "local_notice", level: "info", key: "edit_busy" });
+  const texts = withdrawnTexts(told, play(told, numbered([ends()], 2)), i18n);
+  assert.deepEqual(texts, ["something goes on"]);
+  assert.deepEqual(withdrawnTexts(told, told, i18n), []);
+  const [status, alert] = [{ textContent: "" }, { textContent: "" }];
+  const announcer = new Announcer(/** @type {HTMLElement} */ (status), /** @type {HTMLElement} */ (alert));
+  announcer.say({ text: "something goes on", urgent: false });
+  announcer.takeBack("something else");
+  assert.equal(status.textContent, "something goes on");
+  for (const text of texts) announcer.takeBack(text);
+  assert.equal(status.textContent, "");
 });

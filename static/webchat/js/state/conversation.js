@@ -4,7 +4,7 @@ import { Backoff } from "../net/backoff.js";
 import { Connection } from "../net/connection.js";
 import { fetchEarlier } from "../net/fetch_earlier.js";
 import { disagreement, GRACE_MS } from "./heartbeat.js";
-import { activeTurn, INITIAL_STATE, reduce } from "./reducer.js";
+import { activeTurn, INITIAL_STATE, isBusy, reduce } from "./reducer.js";
 import { isStopUnderWay } from "./status.js";
 import { attachmentsOf } from "./turns.js";
 
@@ -93,8 +93,7 @@ export class Conversation {
 
   /** @param {string} text @param {"typed"|"voice"} [source] @param {string} [replaces] the turn whose message it is a new form of @param {ReadonlyArray<Attachment>} [attachments] @returns {boolean} whether the text was taken */
   send(text, source = "typed", replaces, attachments = []) {
-    const isBusy = activeTurn(this.#state) !== null || this.#state.pendingMessages.length > 0;
-    if (replaces && isBusy) {
+    if (replaces && isBusy(this.#state)) {
       this.#apply({ type: "local_notice", level: "info", key: "edit_busy" });
       return false;
     }

@@ -62,8 +62,12 @@ export function reduce(state, event, clock) {
   if (event.type.startsWith("local_")) return reduceLocal(state, /** @type {LocalEvent} */ (event), clock);
   const frame = /** @type {Frame} */ (event);
   const known = withSkew(state, frame, clock);
-  return isEvent(frame) ? reduceNumbered(known, frame, clock) : reduceUnnumbered(known, frame, clock);
+  return withValidNotice(isEvent(frame) ? reduceNumbered(known, frame, clock) : reduceUnnumbered(known, frame, clock));
 }
+
+/** That something still goes on is not said after its end. @param {State} state @returns {State} */
+const withValidNotice = (state) =>
+  state.notice?.key === "edit_busy" && !isBusy(state) ? { ...state, notice: null } : state;
 
 /** Whether a frame is in the log. @param {Frame} frame @returns {frame is EventFrame} */
 const isEvent = (frame) => "seq" in frame && frame.type !== "snapshot";
@@ -76,6 +80,9 @@ export function activeTurn(state) {
 
 /** Whether there is something that a cancel can mean. @param {State} state */
 export const isAtWork = (state) => activeTurn(state) !== null || state.background.length > 0;
+
+/** Whether something runs, waits or is on its way. @param {State} state */
+export const isBusy = (state) => activeTurn(state) !== null || state.pendingMessages.length > 0;
 
 /** @param {State} state @returns {Array<Turn>} the turns that wait for the one at work */
 export function queuedTurns(state) {

@@ -29,6 +29,11 @@ export function announcementsOf(before, after, i18n) {
   return spoken;
 }
 
+/** What was said and does not hold any more: a notice goes with its reason. @param {State} before @param {State} after @param {I18n} i18n @returns {Array<string>} */
+export function withdrawnTexts({ notice }, after, i18n) {
+  return notice && notice.id !== after.notice?.id ? [i18n.text(notice.key, notice.params)] : [];
+}
+
 /** What sub-agents ask on this page is urgent, too; what another conversation asks can wait a moment. @param {State} before @param {State} after @param {I18n} i18n @returns {Array<Announcement>} */
 function elsewhereAnnouncements(before, after, i18n) {
   if (before.questions === after.questions && before.otherConversations === after.otherConversations) return [];

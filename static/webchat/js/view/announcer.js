@@ -37,6 +37,12 @@ export class Announcer {
     setText(this.#alert, "");
   }
 
+  /** Take back what does not hold any more, if it is still said or waits to be. @param {string} text */
+  takeBack(text) {
+    this.#waiting = this.#waiting.filter((each) => each !== text);
+    for (const region of [this.#status, this.#alert]) if (region.textContent === text) setText(region, "");
+  }
+
   #next() {
     const text = this.#waiting.shift();
     this.#isSpeaking = text !== undefined;

@@ -6,7 +6,7 @@ import { Outbox } from "../state/outbox.js";
 import { openQuestions } from "../state/overview.js";
 import { activeTurn, isAtWork } from "../state/reducer.js";
 import { StopWords } from "../state/stop_words.js";
-import { announcementsOf, spokenAnswers, TierWatch } from "./announcements.js";
+import { announcementsOf, spokenAnswers, TierWatch, withdrawnTexts } from "./announcements.js";
 import { Announcer } from "./announcer.js";
 import { AttachmentTray } from "./attachment_tray.js";
 import { BackgroundList } from "./background_list.js";
@@ -290,6 +290,7 @@ export class Chat {
   /** @param {State} before @param {State} after */
   #changed(before, after) {
     if (openQuestions(before).length > 0 && openQuestions(after).length === 0) this.#announcer.calm();
+    for (const text of withdrawnTexts(before, after, this.#i18n)) this.#announcer.takeBack(text);
     for (const announcement of announcementsOf(before, after, this.#i18n)) this.#announcer.say(announcement);
     for (const answer of spokenAnswers(before, after)) this.#voice.speak(answer);
     if (before.phase !== after.phase) this.#transcript.follow();

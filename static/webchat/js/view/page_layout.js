@@ -1,6 +1,6 @@
 /** Which parts of the page are shown: the skeleton while it loads, the first hints, the way to earlier messages. */
 
-import { activeTurn } from "../state/reducer.js";
+import { isBusy } from "../state/reducer.js";
 import { byId } from "./dom.js";
 
 /** @typedef {import("./dom.js").Root} Root */
@@ -34,6 +34,6 @@ export class PageLayout {
     this.#earlier.toggleAttribute("data-loading", state.isLoadingEarlier);
     this.#parked.hidden = !state.parked;
     this.#app.toggleAttribute("data-parked", state.parked);
-    this.#app.toggleAttribute("data-busy", activeTurn(state) !== null || state.pendingMessages.length > 0);
+    this.#app.toggleAttribute("data-busy", isBusy(state));
   }
 }
