@@ -13,14 +13,9 @@ WORDS = ".message-text, .step-words, .call-name, .turn-end"
 
 
 @pytest.fixture
-def small_site(tmp_path):
+def small_site(own_site_of) -> Site:
     """Serve a site whose pages begin with six messages."""
-    made = Site(tmp_path, DJANGO_SETTINGS_MODULE="tests.e2e.few_messages")
-    try:
-        made.start()
-        yield made
-    finally:
-        made.leave()
+    return own_site_of(DJANGO_SETTINGS_MODULE="tests.e2e.few_messages")
 
 
 async def place_of(chat: Chat, text: str) -> float:

@@ -1,7 +1,6 @@
 """A call of a plain function: nothing can stop it, so a person can only stop waiting for it, and sees when it ends."""
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 from playwright.async_api import expect
@@ -14,13 +13,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 @pytest.fixture
-def digging_site(tmp_path) -> Iterator[Site]:
-    made = Site(tmp_path, DJANGO_SETTINGS_MODULE="tests.e2e.settings")
-    try:
-        made.start()
-        yield made
-    finally:
-        made.leave()
+def digging_site(own_site_of) -> Site:
+    return own_site_of(DJANGO_SETTINGS_MODULE="tests.e2e.settings")
 
 
 async def test_the_page_stops_waiting_at_once_and_says_later_that_the_call_has_ended(

@@ -7,9 +7,9 @@ from typing import Any
 from django.utils import timezone
 
 from governance.db_clock import now_minus
-from governance.models import ToolCall
+from governance.models import Approval, ToolCall
 from turns.core.ports import ClaimedTurn
-from turns.models import Conversation, Message, Process, Turn
+from turns.models import Conversation, Message, Process, Repair, Turn
 
 _count = count(1)
 
@@ -95,6 +95,34 @@ class RowFactory:
                 **fields,
             }
         )
+
+
+def make_question(turn: Turn, call_id: str, **fields: Any) -> Approval:
+    """Plant a question about a call."""
+    return Approval.objects.create(
+        **{
+            "group": str(turn.pk),
+            "scope": str(turn.conversation_id),
+            "call_id": call_id,
+            "requested_at": timezone.now(),
+            **fields,
+        }
+    )
+
+
+def make_repair(turn: Turn, **fields: Any) -> Repair:
+    """Plant the correction of a history: a result that a crash left out."""
+    return Repair.objects.create(
+        **{
+            "conversation": turn.conversation,
+            "turn": turn,
+            "kind": "missing_result",
+            "cause": "crash",
+            "found_when": "recovery",
+            "at": timezone.now(),
+            **fields,
+        }
+    )
 
 
 def contents(conversation: Conversation) -> tuple[Any, ...]:

@@ -2,7 +2,7 @@
 
 import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from threading import local
@@ -251,6 +251,14 @@ LISTS = {
 }
 
 
+def open_lists(client: Client, lists: Mapping[str, Sequence[str]], **facts: Any) -> None:
+    """Open each list with each of its queries, in which these facts stand."""
+    for name, queries in lists.items():
+        for query in queries:
+            address = f"{reverse(f'admin:{name}_changelist')}?{query.format(**facts)}"
+            assert client.get(address).status_code == 200, address
+
+
 async def test_no_list_of_the_admin_reads_what_is_over(
     late_chat: ChatDriver, client: Client, admin_user: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -261,10 +269,7 @@ async def test_no_list_of_the_admin_reads_what_is_over(
         client.force_login(admin_user)
         turn = CancelRequest.objects.order_by("pk")[0].turn
         with connection.execute_wrapper(readings):
-            for name, queries in LISTS.items():
-                for query in queries:
-                    address = f"{reverse(f'admin:{name}_changelist')}?{query.format(turn=turn.pk)}"
-                    assert client.get(address).status_code == 200, address
+            open_lists(client, LISTS, turn=turn.pk)
 
     await in_database(look)
     assert len(readings.rows) > len(LISTS)
@@ -339,10 +344,7 @@ async def test_no_filter_of_the_last_day_reads_what_is_older(
         client.force_login(admin_user)
         facts = {"user": late_chat.user.username, "process": Turn.objects.all()[0].owner}
         with connection.execute_wrapper(readings):
-            for name, queries in DAY_FILTERS.items():
-                for query in queries:
-                    address = f"{reverse(f'admin:{name}_changelist')}?{query.format(**facts)}"
-                    assert client.get(address).status_code == 200, address
+            open_lists(client, DAY_FILTERS, **facts)
 
     await in_database(look)
     assert len(readings.rows) > 2 * len(DAY_FILTERS)

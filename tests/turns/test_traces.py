@@ -128,7 +128,8 @@ async def a_cancelled_request(chat: ChatDriver, settings: Any) -> None:
     await chat.ended(turn_id)
 
 
-async def a_chat_model_that_goes_on(chat: ChatDriver, settings: Any) -> None:
+async def cancel_in_vain(chat: ChatDriver) -> asyncio.Event:
+    """Cancel a turn whose chat model does not end; return what lets that end."""
     opening = asyncio.Event()
     waiting = gate(opening, ignores_cancel=True)
     chat.use_script([text("so"), waiting])
@@ -136,6 +137,11 @@ async def a_chat_model_that_goes_on(chat: ChatDriver, settings: Any) -> None:
     await waiting.reached.wait()
     await chat.cancel(turn_id)
     await chat.ended(turn_id)
+    return opening
+
+
+async def a_chat_model_that_goes_on(chat: ChatDriver, settings: Any) -> None:
+    opening = await cancel_in_vain(chat)
     opening.set()
 
 
@@ -307,13 +313,7 @@ async def test_nothing_that_was_said_is_traced_unless_it_is_asked_for(
 async def test_what_a_chat_model_goes_on_with_is_left_out_of_its_turn(
     chat: ChatDriver, spans: Spans
 ):
-    opening = asyncio.Event()
-    waiting = gate(opening, ignores_cancel=True)
-    chat.use_script([text("so"), waiting])
-    turn_id = await chat.say()
-    await waiting.reached.wait()
-    await chat.cancel(turn_id)
-    await chat.ended(turn_id)
+    opening = await cancel_in_vain(chat)
     all_of_them = await spans.all_ended()
     left = [span.name for span in all_of_them if "turnkeeper.abandoned" in span.attributes]
     assert left == ["step", CHAT]

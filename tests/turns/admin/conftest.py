@@ -14,7 +14,7 @@ from governance.models import (
     ToolCall,
 )
 from tests.staff import sign_in
-from tests.turns.row_factory import RowFactory, make_process, said, use
+from tests.turns.row_factory import RowFactory, make_process, make_question, make_repair, said, use
 from turns.admin import running_results
 from turns.models import (
     Acknowledgement,
@@ -27,7 +27,6 @@ from turns.models import (
     DisconnectPolicy,
     DisconnectPolicyChange,
     Event,
-    Repair,
     Turn,
 )
 from webchat import api_tokens
@@ -62,14 +61,8 @@ def said_things(ada):
     Acknowledgement.objects.create(
         request=request, turn=turn, said=SECRET, source="typed", text=SECRET, at=at
     )
-    Approval.objects.create(
-        group=str(turn.pk),
-        scope=str(turn.conversation_id),
-        call_id="c1",
-        tool_name="exec",
-        input={"command": SECRET},
-        rule="always",
-        requested_at=at,
+    make_question(
+        turn, "c1", tool_name="exec", input={"command": SECRET}, rule="always", requested_at=at
     )
     Event.objects.create(
         conversation_id=turn.conversation_id,
@@ -80,9 +73,7 @@ def said_things(ada):
         at=at,
     )
     Conversation.objects.update(last_seq=1)
-    Repair.objects.create(
-        conversation=factory.conversation, turn=turn, kind="missing_result", cause="crash", at=at
-    )
+    make_repair(turn, at=at)
     return turn
 
 
@@ -96,10 +87,14 @@ def planted(said_things, ada, monkeypatch, caplog) -> Turn:
     factory.call(said_things, "runs", "running", started_at=at, timeout_ms=90_000)
     factory.call(said_things, "asks", "awaiting_approval", tool_name="exec")
     Approval.objects.filter(call_id="c1").update(decision="denied", decided_at=at)
-    Approval.objects.create(
-        group=str(said_things.pk), scope=str(factory.id), call_id="asks", tool_name="exec",
-        input={"command": SECRET}, rule="always", requested_at=at,
-    )  # fmt: skip
+    make_question(
+        said_things,
+        "asks",
+        tool_name="exec",
+        input={"command": SECRET},
+        rule="always",
+        requested_at=at,
+    )
     Conversation.objects.create(owner=ada, parked_at=at)
     make_process()
     services.save_tool_policy(tool_name="exec", values={"timeout_ms": 30_000}, by=None)

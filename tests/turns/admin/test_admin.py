@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from tests.staff import sign_in
 from tests.support import PATIENCE
-from tests.turns.row_factory import RowFactory, said, use
+from tests.turns.row_factory import RowFactory, make_repair, said, use
 from tests.turns.support import PROMISED_MS, ChatDriver, in_database, row
 from turns.models import Acknowledgement, CancelRequest, Conversation, Event, Repair, Turn
 from turns.testing import call
@@ -85,16 +85,7 @@ def past(ada):
     CancelRequest.objects.create(
         turn=turns["running"], reason="admin", source="api", requested_at=at
     )
-    Repair.objects.create(
-        conversation=factory.conversation,
-        turn=turns["interrupted"],
-        tool_id="c9",
-        kind="missing_result",
-        cause="crash",
-        text="[INTERRUPTED] …",
-        found_when="recovery",
-        at=at,
-    )
+    make_repair(turns["interrupted"], tool_id="c9", text="[INTERRUPTED] …", at=at)
     Event.objects.create(
         conversation=factory.conversation,
         turn=turn,
@@ -241,14 +232,7 @@ def test_a_list_asks_the_same_number_of_queries_however_long_it_is(admin_client,
         CancelRequest.objects.create(
             turn=turn, reason="user", source="api", requested_at=timezone.now()
         )
-        Repair.objects.create(
-            conversation=factory.conversation,
-            turn=turn,
-            kind="missing_result",
-            cause="crash",
-            found_when="recovery",
-            at=timezone.now(),
-        )
+        make_repair(turn)
     assert count_queries(admin_client, list_url(name)) == few
 
 

@@ -22,7 +22,7 @@ from governance.admin.readonly import ReadOnlyAdmin
 from governance.models import Export, McpServerChange, PolicyChange
 from tests.staff import make_staff, sign_in
 from tests.turns.admin.permission_table import APPS, our_admins, pages_of
-from tests.turns.row_factory import RowFactory
+from tests.turns.row_factory import RowFactory, make_repair
 from turns.admin.audit_charts import percentile
 from turns.models import (
     AgentChange,
@@ -249,10 +249,7 @@ def test_repairs_are_counted_by_day_and_cause(admin_client, ada):
     turn = factory.turn("interrupted")
     causes = ["crash", "crash", "user", "timeout"]
     for ago, cause in enumerate(causes):
-        Repair.objects.create(
-            conversation=factory.conversation, turn=turn, kind="missing_result", cause=cause,
-            found_when="recovery", at=timezone.now() - timedelta(days=ago // 2),
-        )  # fmt: skip
+        make_repair(turn, cause=cause, at=timezone.now() - timedelta(days=ago // 2))
     page = admin_client.get(reverse("admin:turns_repairs_by_day")).content.decode()
     assert "4 repairs in 30 days." in page
     assert page.count("<rect") == len({(ago // 2, cause) for ago, cause in enumerate(causes)})

@@ -10,7 +10,7 @@ from django.utils import timezone
 from governance import call_filters
 from governance.admin.readonly import CappedPaginator
 from governance.models import Approval, Export, ToolCall
-from tests.turns.row_factory import RowFactory, make_process
+from tests.turns.row_factory import RowFactory, make_process, make_question, make_repair
 from tests.turns.support import in_database
 from turns.models import CancelRequest, Conversation, Repair, Turn
 from turns.testing import call, text
@@ -45,10 +45,9 @@ def plant(person, *, agent, tool, source, process, seconds, at=None):
         error_type="timeout",
         limit_reached="idle",
     )
-    Approval.objects.create(
-        group=str(turn.pk),
-        scope=str(factory.id),
-        call_id="c1",
+    make_question(
+        turn,
+        "c1",
         tool_name=tool,
         rule="always",
         requested_at=at,
@@ -58,9 +57,7 @@ def plant(person, *, agent, tool, source, process, seconds, at=None):
     CancelRequest.objects.create(
         turn=turn, tool_id="c1", reason="user", source="button", requested_at=at
     )
-    Repair.objects.create(
-        conversation=factory.conversation, turn=turn, kind="missing_result", cause="crash", at=at
-    )
+    make_repair(turn, at=at)
     return turn
 
 

@@ -16,7 +16,7 @@ from django.utils.timezone import localtime
 from governance import runtime, services
 from governance.models import Approval, PolicyChange
 from tests.staff import sign_in
-from tests.turns.row_factory import RowFactory, make_process
+from tests.turns.row_factory import RowFactory, make_process, make_repair
 from turns.admin.timeline import MOST, facts_of
 from turns.models import Agent, CancelRequest, Process, Repair
 from turns.storage.groups import GROUPS
@@ -88,14 +88,7 @@ def story(ada):
         requested_at=second(7),
         settled_at=second(8),
     )
-    Repair.objects.create(
-        conversation=factory.conversation,
-        turn=turn,
-        kind="missing_result",
-        cause="crash",
-        found_when="recovery",
-        at=second(10),
-    )
+    make_repair(turn, at=second(10))
     return turn, call
 
 

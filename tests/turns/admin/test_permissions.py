@@ -11,12 +11,12 @@ from django.contrib.auth.models import Group, Permission
 from django.db.models.signals import post_migrate
 from django.test import Client
 from django.urls import reverse
-from django.utils import timezone
 
 from governance.models import Approval, Export, ToolCall
 from governance.permissions import grant
 from tests.staff import sign_in
 from tests.turns.admin.conftest import SECRET
+from tests.turns.row_factory import make_repair
 from turns.models import (
     Attachment,
     CancelRequest,
@@ -150,13 +150,7 @@ def test_a_call_of_no_turn_is_exported_too(said_things, member):
 
 
 def test_a_turn_whose_history_was_repaired_twice_is_listed_once(said_things, member):
-    Repair.objects.create(
-        conversation=said_things.conversation,
-        turn=said_things,
-        kind="missing_result",
-        cause="crash",
-        at=timezone.now(),
-    )
+    make_repair(said_things)
     page = member("Governance auditors").get(
         reverse("admin:turns_turn_changelist"), {"happened": "repaired"}
     )

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from governance.models import Approval, ToolCall
 from tests.staff import staff_client
-from tests.turns.row_factory import RowFactory, make_process
+from tests.turns.row_factory import RowFactory, make_process, make_question
 from turns.admin import running_actions, running_results
 from turns.models import CancelRequest, DeadlineOrder, RunningTurn, Turn
 
@@ -66,15 +66,7 @@ def ask(turn, call_id="asks", *, command="rm -rf /"):
     """Plant a call of the turn that waits for a person."""
     factory = RowFactory(conversation=turn.conversation)
     factory.call(turn, call_id, "awaiting_approval", tool_name="exec")
-    return Approval.objects.create(
-        group=str(turn.pk),
-        scope=str(turn.conversation_id),
-        call_id=call_id,
-        tool_name="exec",
-        input={"command": command},
-        rule="always",
-        requested_at=timezone.now(),
-    )
+    return make_question(turn, call_id, tool_name="exec", input={"command": command}, rule="always")
 
 
 def page(admin_client: Client, **query) -> str:
@@ -297,14 +289,8 @@ def test_what_was_asked_since_is_not_decided_by_an_old_page(admin_client, ada):
     turn = run(ada)
     shown = ask(turn, command="ls")
     Approval.objects.update(decision="approved", by_name="ada", decided_at=timezone.now())
-    asked_since = Approval.objects.create(
-        group=str(turn.pk),
-        scope=str(turn.conversation_id),
-        call_id="asks",
-        tool_name="exec",
-        input={"command": "rm"},
-        rule="always",
-        requested_at=timezone.now(),
+    asked_since = make_question(
+        turn, "asks", tool_name="exec", input={"command": "rm"}, rule="always"
     )
     html = press(admin_client, "allow", f"{shown.pk}:{turn.pk}:asks")
     assert "had already been decided by ada: " in result(html)

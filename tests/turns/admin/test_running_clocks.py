@@ -10,8 +10,8 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import strip_tags
 
-from governance.models import Approval, ToolCall
-from tests.turns.row_factory import RowFactory, make_process
+from governance.models import ToolCall
+from tests.turns.row_factory import RowFactory, make_process, make_question
 from turns.admin import running_results
 from turns.admin.running_turn_view import CallView, Rights
 from turns.models import CancelRequest, RunningTurn, Turn
@@ -75,10 +75,9 @@ def test_the_page_follows_a_limit_that_was_changed_while_the_call_runs(boss, ada
 def asked(turn: Turn, call_id: str, *, since: timedelta, until: timedelta | None, **more: Any):
     at = timezone.now()
     decided = {} if until is None else {"decided_at": at - until, "decision": "approved"}
-    Approval.objects.create(
-        group=str(turn.pk), scope=str(turn.conversation_id), call_id=call_id, tool_name="exec",
-        rule="always", requested_at=at - since, **decided, **more,
-    )  # fmt: skip
+    make_question(
+        turn, call_id, tool_name="exec", rule="always", requested_at=at - since, **decided, **more
+    )
 
 
 def test_the_clock_of_a_turn_stood_still_while_people_were_asked(boss, ada):

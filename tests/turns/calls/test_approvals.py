@@ -13,7 +13,7 @@ from governance import make_tool, recorder, registry, selectors
 from governance import services as governance_services
 from governance.models import Approval
 from tests.support import PATIENCE, eventually
-from tests.turns.row_factory import RowFactory, said, use
+from tests.turns.row_factory import RowFactory, make_question, said, use
 from tests.turns.support import ChatDriver, FakeTools, in_database
 from turns import selectors as turn_selectors
 from turns import services
@@ -468,12 +468,10 @@ def test_after_a_restart_nothing_undecided_or_unstarted_runs(ada, decision):
     factory.message(turn, "assistant", use("a", "asked"))
     status = "pending" if decision == "approved" else "awaiting_approval"
     factory.call(turn, "a", status, tool_name="asked")
-    Approval.objects.create(
-        group=str(turn.pk),
-        call_id="a",
-        scope=str(factory.id),
+    make_question(
+        turn,
+        "a",
         tool_name="asked",
-        requested_at=timezone.now(),
         expires_at=timezone.now() + timedelta(minutes=5),
         decision=decision,
         reason="no way" if decision == "denied" else "",
@@ -494,13 +492,7 @@ async def test_a_late_decision_after_a_restart_is_refused_visibly(chat: ChatDriv
         turn = factory.turn("running", owner=None)
         factory.message(turn, "assistant", use("a", "asked"))
         factory.call(turn, "a", "awaiting_approval", tool_name="asked")
-        Approval.objects.create(
-            group=str(turn.pk),
-            call_id="a",
-            scope=str(factory.id),
-            tool_name="asked",
-            requested_at=timezone.now(),
-        )
+        make_question(turn, "a", tool_name="asked")
         return turn.pk
 
     turn_id = await in_database(plant)

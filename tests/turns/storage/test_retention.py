@@ -14,7 +14,7 @@ from django.utils import timezone
 from governance.models import Approval, ToolCall
 from tests.bulk_history import BulkHistory, insert_history
 from tests.support import eventually_sync
-from tests.turns.row_factory import RowFactory, said, use
+from tests.turns.row_factory import RowFactory, make_question, make_repair, said, use
 from tests.turns.support import ChatDriver, in_database
 from turns import selectors
 from turns.management.commands import prune
@@ -62,13 +62,10 @@ def a_turn(
     CancelRequest.objects.create(
         turn=turn, reason="user", source="button", requested_at=at, by_name="ada"
     )
-    Repair.objects.create(
-        conversation=factory.conversation, turn=turn, kind="x", cause="x", found_when="x", at=at
-    )
-    Approval.objects.create(
-        group=str(turn.pk),
-        call_id=f"c{turn.number}",
-        scope=str(factory.id),
+    make_repair(turn, kind="x", cause="x", found_when="x", at=at)
+    make_question(
+        turn,
+        f"c{turn.number}",
         tool_name="quick",
         input={"secret": "x"},
         requested_at=at,
