@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any, TypeAlias
 from uuid import UUID
 
+from governance.per_loop import PerLoop
 from turns.processes import background
 from webchat.markdown import render_markdown
 from webchat.markdown_blocks import GrowingText, finished_length
@@ -37,12 +38,13 @@ class Blocks:
 class LiveAnswer:
     """The answer that streams in a conversation: what of it is finished, for all sockets of one event loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, rendering: asyncio.Lock) -> None:
         self.message = ("", 0)  # its turn and its step
         self.blocks: list[Blocks] = []
         self.readers: set[BlockReader] = set()
         self._growing = GrowingText()
         self._length = 0
+        self._rendering = rendering
         self._is_rendering = False
 
     def add(self, delta: Delta) -> None:
@@ -81,7 +83,8 @@ class LiveAnswer:
 
     async def _render_finished(self, growing: GrowingText) -> None:
         try:
-            length, html = await asyncio.to_thread(_render_finished, growing.search())
+            async with self._rendering:
+                length, html = await asyncio.to_thread(_render_finished, growing.search())
         except BaseException:
             growing.give_up()
             raise
@@ -106,12 +109,36 @@ def message_of(delta: Delta) -> tuple[str, int]:
     return delta["turn_id"], delta.get("step", 0)
 
 
+class LiveAnswers:
+    """The answers that are read on one event loop. They are rendered one by one: however many stream, they take one thread."""
+
+    def __init__(self) -> None:
+        self.by_conversation: dict[UUID, LiveAnswer] = {}
+        self._rendering = asyncio.Lock()
+
+    def of(self, conversation_id: UUID) -> LiveAnswer:
+        """Return the answer of a conversation, made now if nobody reads it yet."""
+        if conversation_id not in self.by_conversation:
+            self.by_conversation[conversation_id] = LiveAnswer(self._rendering)
+        return self.by_conversation[conversation_id]
+
+    def forget(self, conversation_id: UUID) -> None:
+        """Drop the answer of a conversation that nobody reads."""
+        answer = self.by_conversation.get(conversation_id)
+        if answer is not None and not answer.readers:
+            del self.by_conversation[conversation_id]
+
+
+live_answers: PerLoop[LiveAnswers] = PerLoop()
+
+
 class BlockReader:
     """What one client has of the answer: it gets each block once, after the block's text. `offer` returns whether it was sent."""
 
     def __init__(self, conversation_id: UUID, *, offer: Callable[[str], bool]) -> None:
-        self._key = (asyncio.get_running_loop(), conversation_id)
-        self._answer = _answers.setdefault(self._key, LiveAnswer())
+        self._conversation_id = conversation_id
+        self._answers = live_answers.get_or_make(LiveAnswers)
+        self._answer = self._answers.of(conversation_id)
         self._answer.readers.add(self)
         self._offer = offer
         self._message = ("", 0)
@@ -145,8 +172,4 @@ class BlockReader:
     def close(self) -> None:
         """Read no more; what nobody reads is forgotten."""
         self._answer.readers.discard(self)
-        if not self._answer.readers and _answers.get(self._key) is self._answer:
-            del _answers[self._key]
-
-
-_answers: dict[tuple[asyncio.AbstractEventLoop, UUID], LiveAnswer] = {}
+        self._answers.forget(self._conversation_id)

@@ -90,3 +90,49 @@ async def test_a_link_that_is_explained_at_the_end_is_one_in_the_finished_answer
     await chat.has_ended()
     link = chat.answers.last.get_by_role("link", name="tulips")
     await expect(link).to_have_attribute("href", "https://tulips.example/")
+
+
+async def test_what_was_cut_off_stays_rendered(browser_user: BrowserUser):
+    chat = await browser_user.start_conversation()
+    await chat.say(SLOWLY)
+    await is_rendered(growing(chat))
+    await chat.cancel_turn.click()
+    await chat.has_ended()
+    await is_rendered(chat.answers.last)
+    await expect(chat.answers.last.locator(".message-note")).to_be_visible()
+    live = await html_of(chat)
+    await chat.page.reload()
+    await is_rendered(chat.answers.last)
+    assert await html_of(chat) == live
+
+
+HOSTILE = """# <script>alert(1)</script> head
+
+<img src=x onerror=alert(1)> and ![a picture](https://evil.example/p.png) and [a link](javascript:alert(1))
+
+```html"><script>alert(1)</script>
+</code></pre><script>alert(1)</script>
+```
+
+| <b>a</b> | <svg/onload=alert(1)> |
+|---|---|
+| <style>*{display:none}</style> | <a href=https://evil.example>x</a> |
+
+"""
+
+
+async def test_hostile_text_that_streams_does_nothing(browser_user: BrowserUser):
+    chat = await browser_user.start_conversation()
+    loaded: list[str] = []
+    chat.page.on("request", lambda request: loaded.append(request.url))
+    said = HOSTILE + "word " * 40
+    await chat.say("slowly " + textwrap.indent(said, "  ").lstrip())
+    answer = growing(chat)
+    await expect(answer.locator("td").first).to_have_text("<style>*{display:none}</style>")
+    await expect(answer.locator("h1")).to_have_text("<script>alert(1)</script> head")
+    bad = "script, style, img, svg, iframe, [onerror], [onload], [style], a:not([href^='https:'])"
+    assert await answer.locator(bad).count() == 0
+    await expect(answer).to_have_count(1)
+    await chat.has_ended()
+    assert await chat.answers.last.locator(bad).count() == 0
+    assert not [url for url in loaded if "evil" in url]

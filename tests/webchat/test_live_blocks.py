@@ -17,8 +17,7 @@ from turns import selectors
 from turns.events import sinks
 from turns.services import ConversationSummary
 from turns.testing import gate, text
-from webchat import live_blocks
-from webchat.live_blocks import LiveAnswer
+from webchat.live_blocks import LiveAnswer, live_answers
 from webchat.markdown import render_markdown
 
 Connect = Callable[..., Socket]
@@ -66,6 +65,12 @@ def html_of(frames: Iterable[Frame]) -> str:
     return html
 
 
+def answers() -> dict[UUID, LiveAnswer]:
+    """Return the answers that are rendered on this event loop."""
+    here = live_answers.get()
+    return here.by_conversation if here else {}
+
+
 async def test_what_is_finished_of_an_answer_comes_rendered_while_it_streams(
     connect: Connect, conversation: ConversationSummary
 ):
@@ -100,7 +105,7 @@ async def test_who_does_not_ask_gets_none_and_nothing_is_rendered(
     Stream(conversation).push(ANSWER)
     await socket.read("text_delta")
     await socket.ping()
-    assert live_blocks._answers == {}
+    assert answers() == {}
     assert all(frame["type"] != "text_html" for frame in socket.seen)
 
 
@@ -108,7 +113,7 @@ async def test_all_sockets_of_a_process_share_one_rendering_and_the_last_one_end
     connect: Connect, conversation: ConversationSummary
 ):
     sockets = [await connect().open(html=True) for _ in range(3)]
-    (answer,) = live_blocks._answers.values()
+    (answer,) = answers().values()
     stream = Stream(conversation)
     for piece in (HEAD, "Some ", "words.\n\n", CODE):
         stream.push(piece)
@@ -118,7 +123,7 @@ async def test_all_sockets_of_a_process_share_one_rendering_and_the_last_one_end
     assert [blocks.html for blocks in answer.blocks] == [frame["html"] for frame in seen[0]]
     for socket in sockets:
         await socket.leave()
-    await eventually(lambda: live_blocks._answers == {})
+    await eventually(lambda: answers() == {})
 
 
 async def test_the_next_message_of_a_turn_has_blocks_of_its_own(
@@ -256,7 +261,7 @@ def are_harmless(html: str) -> bool:
 @given(st.lists(HOSTILE, max_size=30).map("".join), st.integers(min_value=1, max_value=9))
 def test_hostile_text_in_pieces_becomes_nothing_that_acts(said: str, size: int):
     async def stream() -> list[str]:
-        answer = LiveAnswer()
+        answer = LiveAnswer(asyncio.Lock())
         for offset in range(0, len(said), size):
             piece = said[offset : offset + size]
             answer.add({"turn_id": "t", "step": 1, "offset": offset, "text": piece})
