@@ -11,7 +11,14 @@ from itertools import chain
 
 from governance import CallStatus, unfinished_outcome
 from turns.core.claims import CallKey, FoundResult, assign
-from turns.core.messages import Block, Message, TextBlock, ToolResultBlock, ToolUseBlock
+from turns.core.messages import (
+    AttachmentBlock,
+    Block,
+    Message,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
 from turns.core.repairs import (
     CRASH,
     Cause,
@@ -86,14 +93,16 @@ def _sound_content(message: Message, record: RepairRecord) -> tuple[Block, ...]:
             record.add(RepairKind.MALFORMED_CALL, call.id, turn_id=message.turn_id)
         return tuple(block for block in message.content if not isinstance(block, ToolUseBlock))
     calls = tuple(_sound_calls(message, record))
-    text_places = [
-        index for index, block in enumerate(message.content) if isinstance(block, TextBlock)
+    said = [
+        index
+        for index, block in enumerate(message.content)
+        if isinstance(block, TextBlock | AttachmentBlock)
     ]
-    before_text = message.content[: max(text_places, default=0)]
+    before = message.content[: max(said, default=0)]
     for call in calls:
-        if any(call is block for block in before_text):
+        if any(call is block for block in before):
             record.add(RepairKind.MOVED_CALL, call.id, turn_id=message.turn_id)
-    return (*message.texts, *calls)
+    return (*message.visible, *calls)
 
 
 def _sound_calls(message: Message, record: RepairRecord) -> Iterator[ToolUseBlock]:

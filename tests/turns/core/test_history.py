@@ -15,6 +15,7 @@ from tests.turns.core.histories import (
     user,
 )
 from turns.core.history import repair, violations
+from turns.core.messages import AttachmentBlock
 
 
 def test_a_call_without_result_gets_a_flagged_error_result_directly_behind_it():
@@ -212,6 +213,13 @@ def test_calls_are_put_behind_the_text_of_their_message():
     )
     assert repaired.messages[0] == assistant(text("one"), text("two"), call("a"), call("b"))
     assert kinds(repaired) == ["moved_call", "moved_call"]
+
+
+def test_calls_are_put_behind_the_images_of_their_message_which_stay():
+    image = AttachmentBlock.from_json({"type": "image"})
+    repaired = repair([assistant(call("a"), image), user(result("a"))])
+    assert repaired.messages[0] == assistant(image, call("a"))
+    assert kinds(repaired) == ["moved_call"]
 
 
 def test_the_same_id_twice_in_one_message_is_called_once():
