@@ -99,12 +99,7 @@ def make_tool(function: ToolFunction, **declared: Any) -> Tool:
     name = declared.pop("name", None) or getattr(function, "__name__", "tool")
     title = shortened(" ".join(str(declared.pop("title", "")).split()), limit=LONGEST_TITLE)
     description = declared.pop("description", None) or inspect.getdoc(function) or ""
-    natural = Isolation.ASYNC if inspect.iscoroutinefunction(function) else Isolation.THREAD
-    isolation = Isolation(declared.pop("isolation", None) or natural)
-    if (isolation is Isolation.ASYNC) != (natural is Isolation.ASYNC):
-        raise ValueError(
-            f"The tool {name!r} cannot run as {isolation.value!r}: see its definition."
-        )
+    isolation = _isolation_of(function, name, declared.pop("isolation", None))
     if declared.get("raw_schema") is None and any(
         p.kind in _UNNAMED for p in _parameters(function)
     ):
@@ -123,6 +118,16 @@ def make_tool(function: ToolFunction, **declared: Any) -> Tool:
         approval=None if approval is None else ApprovalRule(approval),
         **declared,
     )
+
+
+def _isolation_of(function: ToolFunction, name: str, declared: str | None) -> Isolation:
+    natural = Isolation.ASYNC if inspect.iscoroutinefunction(function) else Isolation.THREAD
+    isolation = Isolation(declared or natural)
+    if (isolation is Isolation.ASYNC) != (natural is Isolation.ASYNC):
+        raise ValueError(
+            f"The tool {name!r} cannot run as {isolation.value!r}: see its definition."
+        )
+    return isolation
 
 
 _UNNAMED = frozenset(

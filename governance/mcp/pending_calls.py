@@ -110,21 +110,24 @@ class PendingCalls:
             )
             read = await asyncio.to_thread(read_result, result)  # it may be megabytes
         except MCPError as error:
-            if request_state.failure:
-                _fail(answer, self._lost(request_state))
-                return
-            if error.code == types.CONNECTION_CLOSED:
-                # The session may be ending: then its own reason is the better answer.
-                await asyncio.wait({self._ended}, timeout=_LAST_WORDS)
-            is_wordless = error.code == types.INTERNAL_ERROR and error_text(error) == _WORDLESS
-            status = request_state.status if is_wordless else None
-            _fail(answer, failure_of(self._server_name, error, status=status))
+            _fail(answer, await self._failure_of(error, request_state))
         except Exception as error:
             logger.debug("An MCP answer is of no use", exc_info=True)
             _fail(answer, ResponseLost(f"The MCP server {self._server_name!r}: {explain(error)}."))
         else:
             if not answer.done():
                 answer.set_result(read)
+
+    async def _failure_of(self, error: MCPError, request_state: RequestState) -> Exception:
+        """Return what a call fails with whose request the server has answered with an error, or not at all."""
+        if request_state.failure:
+            return self._lost(request_state)
+        if error.code == types.CONNECTION_CLOSED:
+            # The session may be ending: then its own reason is the better answer.
+            await asyncio.wait({self._ended}, timeout=_LAST_WORDS)
+        is_wordless = error.code == types.INTERNAL_ERROR and error_text(error) == _WORDLESS
+        status = request_state.status if is_wordless else None
+        return failure_of(self._server_name, error, status=status)
 
     def _lost(self, request_state: RequestState) -> Exception:
         if not request_state.is_sent:

@@ -49,25 +49,6 @@ class Postgres(Server):
             cursor = connection.execute(statement, values or None)
             return cursor.fetchall() if cursor.description else []
 
-    def cut_connections(self, database: str) -> set[object]:
-        """End every connection to a database; return the pids of those who served them."""
-        ended = self.run(
-            "SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE datname = %s AND pid <> pg_backend_pid()",
-            database,
-        )
-        return {pid for pid, _ in ended}
-
-    def pids(self, database: str) -> set[object]:
-        """Return the pids of those who serve the connections to a database."""
-        query = "SELECT pid FROM pg_stat_activity WHERE datname = %s AND pid <> pg_backend_pid()"
-        return {pid for (pid,) in self.run(query, database)}
-
-    def refuse_writes(self, *, on: bool = True) -> None:
-        """Read only from now on, in every connection, as when there is no room left; or take writes again."""
-        self.run(f"ALTER SYSTEM SET default_transaction_read_only = {'on' if on else 'off'}")
-        self.run("SELECT pg_reload_conf()")
-
     @property
     def _data(self) -> Path:
         return self.directory / "data"

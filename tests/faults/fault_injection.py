@@ -10,6 +10,7 @@ import httpx
 from django.db import InterfaceError, OperationalError
 
 from scripts.servers import Postgres, Redis, Server
+from tests.faults.postgres_faults import cut_connections
 from tests.faults.site import Site
 from tests.processes import Process
 from tests.support import eventually_sync
@@ -204,7 +205,7 @@ class ServerFaults:
 
     def cut_database(self) -> bool:
         """Every connection is ended."""
-        return bool(self._postgres.cut_connections(self._database))
+        return bool(cut_connections(self._postgres, self._database))
 
     def crash_database(self) -> bool:
         """PostgreSQL is away for a while."""

@@ -15,6 +15,7 @@ from tests.faults import measures
 from tests.faults.cluster import LEASE, REAPED, let_pass, start_scaled
 from tests.faults.conftest import MakeSite
 from tests.faults.fault_injection import persist
+from tests.faults.postgres_faults import connection_pids, cut_connections
 from tests.support import LONG_PATIENCE, PATIENCE, eventually_sync, with_room
 from turns.conf import TurnsSettings
 
@@ -93,7 +94,7 @@ def test_g11_connections_that_are_cut_cost_no_turn(scaled: MakeSite, postgres: P
     cut: set[object] = set()
 
     def cut_others() -> set[object]:
-        return postgres.cut_connections(site.database) - cut
+        return cut_connections(postgres, site.database) - cut
 
     for _ in range(3):
         cut |= eventually_sync(cut_others)
@@ -127,7 +128,7 @@ def test_g11_connections_that_are_cut_again_and_again_end_no_turn_and_double_not
         return results() > known
 
     while known < 16:
-        postgres.cut_connections(site.database)
+        cut_connections(postgres, site.database)
         eventually_sync(are_more, timeout=LONG_PATIENCE)
         known = results()
     turn = client.until_ended(turn_id)
@@ -145,8 +146,8 @@ def test_g11_connections_that_were_cut_while_they_rested_answer_nobody_with_an_e
     fill = ["/api/turns/active"] * 40
     with ThreadPoolExecutor(max_workers=len(fill)) as load:
         assert all(answer.is_success for answer in load.map(client.get, fill))
-    cut = postgres.cut_connections(site.database)
-    eventually_sync(lambda: not cut & postgres.pids(site.database))
+    cut = cut_connections(postgres, site.database)
+    eventually_sync(lambda: not cut & connection_pids(postgres, site.database))
     assert [client.get(path).status_code for path in fill] == [200] * len(fill)
 
 

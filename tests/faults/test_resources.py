@@ -14,6 +14,7 @@ from scripts.servers import Postgres
 from tests.faults import measures
 from tests.faults.cluster import let_pass, start_scaled
 from tests.faults.conftest import MakeSite
+from tests.faults.postgres_faults import refuse_writes
 from tests.faults.site import Site
 from tests.processes import Process
 from tests.support import PATIENCE, eventually_sync
@@ -83,7 +84,7 @@ def test_a_database_that_takes_no_writes_for_a_while_is_told_and_loses_nothing(
     turn_id = client.say(conversation, 'call affect {"key": "a", "seconds": 1}')
     client.until_running(turn_id, "affect")
     try:
-        postgres.refuse_writes()
+        refuse_writes(postgres)
         path = f"/api/conversations/{conversation}/messages"
         refused = eventually_sync(
             lambda: found if (found := client.post(path, {"text": "help"})).is_error else None
@@ -92,7 +93,7 @@ def test_a_database_that_takes_no_writes_for_a_while_is_told_and_loses_nothing(
         assert set(refused.json()) == {"error", "code"}
         let_pass(2.0)  # the tool ends, and its result cannot be stored
     finally:
-        postgres.refuse_writes(on=False)
+        refuse_writes(postgres, on=False)
     turn = client.until_ended(turn_id, within=PATIENCE)
     assert turn["status"] in ("completed", "failed", "interrupted")
     after = client.say(conversation, 'call affect {"key": "b"}')

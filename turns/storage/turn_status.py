@@ -42,7 +42,7 @@ def write_final(
     at: datetime,
     descendants: int = 0,
 ) -> list[TurnEvent]:
-    """Give a turn of a locked conversation its final status, and return its last events. None if it has changed since.
+    """Give a turn of a locked conversation its final status, and return its last events. Empty if it has changed since.
 
     Steps and usage are stored as they are on `turn`. The epoch grows, so later writes of its runner are refused.
     `descendants` is how many turns were asked to stop with it.
