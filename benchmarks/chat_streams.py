@@ -1,5 +1,5 @@
-"""Rows of the providers: what a streamed chunk costs next to the vendor's own SDK, and how soon a cancel closes the
-provider's socket. Import it once Django is set up."""
+"""Rows of the providers: what a streamed chunk costs next to the vendor's own SDK. They also show how soon a cancel
+closes the provider's socket. Import it once Django is set up."""
 
 import asyncio
 import os

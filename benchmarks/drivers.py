@@ -1,7 +1,7 @@
 """Processes that drive many tabs of a site, so that neither the server nor who measures it has to.
 
-`python -m benchmarks.drivers` reads a plan, opens its tabs, says so, waits for the moment at which to begin, and prints
-what each tab has received.
+`python -m benchmarks.drivers` reads a plan, opens its tabs, and says so. It waits for the moment at which to begin, and
+prints what each tab has received.
 """
 
 import asyncio

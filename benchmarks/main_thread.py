@@ -1,4 +1,4 @@
-"""What the main thread of a tab computes, as Chromium itself counts it: time in which it has to wait for a core is left out."""
+"""What the main thread of a tab computes, as Chromium itself counts it. Time in which it has to wait for a core is left out."""
 
 import json
 from collections.abc import AsyncIterator

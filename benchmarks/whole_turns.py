@@ -1,5 +1,5 @@
-"""Rows of whole turns on the shipped site: how long one takes next to those of other libraries, how much it asks of the
-database, and how long a cancel takes until everybody is told that it is over (C1). Import it once Django is set up."""
+"""Rows of whole turns on the shipped site: how long one takes next to those of other libraries. They show how much it
+asks of the database. They show how long a cancel takes until everybody is told that it is over (C1). Import it once Django is set up."""
 
 import asyncio
 import time

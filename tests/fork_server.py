@@ -1,6 +1,6 @@
 """Starts Python processes in a fraction of the time: one process that has imported the libraries forks itself for each.
 
-The children belong to whoever asked, not to the fork server: it forks twice, and the one who asked adopts orphans for that
+The children belong to whoever asked, not to the fork server. It forks twice, and the one who asked adopts orphans for that
 moment. So it can wait for them, and they die with it. Libraries only are imported ahead, nothing that looks at settings,
 starts a thread or opens an event loop.
 """

@@ -1,4 +1,4 @@
-"""A call of a plain function: nothing can stop it, so a person can only stop waiting for it, and sees when it ends."""
+"""A call of a plain function: nothing can stop it. A person can only stop waiting for it, and sees when it ends."""
 
 import asyncio
 

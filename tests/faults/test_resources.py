@@ -104,8 +104,8 @@ def test_a_database_that_takes_no_writes_for_a_while_is_told_and_loses_nothing(
 class SlowReader:
     """A client that opens a socket, says hello, and never reads again.
 
-    Its segments are small: the kernel keeps as many bytes for each connection as fit into a number of segments, and on
-    the loopback device, whose are large, that would be megabytes which no process notices.
+    Its segments are small: the kernel keeps as many bytes for each connection as fit into a number of segments. Those
+    of the loopback device are large. That would be megabytes which no process notices.
     """
 
     def __init__(self, site: Site, conversation: str) -> None:

@@ -1,4 +1,4 @@
-"""The cancel of a turn with sub-agents at work costs what the turns of the family cost, and all end as what they are (C1, C10)."""
+"""The cancel of a turn with sub-agents at work costs what the turns of the family cost (C1, C10). All end as what they are."""
 
 import json
 from statistics import median

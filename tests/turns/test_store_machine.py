@@ -92,8 +92,8 @@ def move(**values: Any) -> Any:
 class OneConversation(RuleBasedStateMachine):
     """Moves of an owner, of clients, and of the processes that die under them.
 
-    In the end all of them are made once more without what is there for speed: by querysets, by an owner that holds no
-    rows, with turns that wait to be claimed. That comes to the same rows.
+    In the end all of them are made once more without what is there for speed. Querysets make them, for an owner that
+    holds no rows, with turns that wait to be claimed. That comes to the same rows.
     """
 
     user: Any

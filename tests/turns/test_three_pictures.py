@@ -1,4 +1,4 @@
-"""Three pictures of one state: a page that has watched, one that asks for what it missed, and one that is loaded again (V3).
+"""Three pictures of one state (V3): a page that has watched, one that asks for the rest, and one that is loaded again.
 
 Real turns make every event of the wire; the page's own reducer, in Node.js, makes the pictures.
 """

@@ -1,7 +1,7 @@
 """A server with two sockets, run by a test: one client never reads what is pushed to it, the other one does.
 
-Prints as JSON how much memory the process has gained, how many frames were taken, and the longest delay of the other
-client's frames in seconds.
+Prints as JSON how much memory the process has gained, and how many frames were taken. It also prints the longest delay
+of the other client's frames in seconds.
 """
 
 import asyncio

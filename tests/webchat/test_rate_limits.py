@@ -1,4 +1,4 @@
-"""How much one user may do in a minute, over all of his sockets and the API; and that a cancel is never in the way."""
+"""How much one user may do in a minute, over all of his sockets and the API. A cancel is never in the way."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What is, or may be, a secret is taken out of a text; what an agent has to know to go on is left in."""
+"""What is, or may be, a secret is taken out of a text. What an agent has to know to go on is left in."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Answers over HTTP that are none: told at once, with what is known of the call, and the next one is tried (G2, C13)."""
+"""Answers over HTTP that are none (G2, C13). They are told at once, with what is known of the call, and the next one is tried."""
 
 import pytest
 

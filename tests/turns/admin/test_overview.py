@@ -1,4 +1,4 @@
-"""The overview of the admin: its figures are those of the rows, each leads to its list, and it costs the same however much there is."""
+"""The overview of the admin: its figures are those of the rows, and each leads to its list. It costs the same however much there is."""
 
 from datetime import timedelta
 
