@@ -20,14 +20,8 @@ def grant(
 
     `name` and `model` ("call" in "app.call") describe it. Migrations come before Django makes the permissions of models.
     """
-    app, codename = new.split(".")
     permission_model = apps.get_model("auth", "Permission")
-    content_type, _ = apps.get_model("contenttypes", "ContentType").objects.get_or_create(
-        app_label=app, model=model
-    )
-    permission, _ = permission_model.objects.get_or_create(
-        content_type=content_type, codename=codename, defaults={"name": name}
-    )
+    permission = _made(apps, new, name=name, model=model)
     held = permission_model.objects.filter(pk__in=_ids(permission_model, to_holders_of))
     chosen = Q(permissions__in=held) | Q(name__in=to_groups)
     for group in apps.get_model("auth", "Group").objects.filter(chosen).distinct():
@@ -36,6 +30,17 @@ def grant(
     if hasattr(user_model, "user_permissions"):  # a model of the host may have none
         for user in user_model._default_manager.filter(user_permissions__in=held).distinct():
             user.user_permissions.add(permission)
+
+
+def _made(apps: Any, new: str, *, name: str, model: str) -> Any:
+    app, codename = new.split(".")
+    content_type, _ = apps.get_model("contenttypes", "ContentType").objects.get_or_create(
+        app_label=app, model=model
+    )
+    permission, _ = apps.get_model("auth", "Permission").objects.get_or_create(
+        content_type=content_type, codename=codename, defaults={"name": name}
+    )
+    return permission
 
 
 def _ids(permission_model: Any, names: Collection[str]) -> list[Any]:

@@ -1,6 +1,6 @@
 """When what happened in a turn: as a chart and as a table with the same moments."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -44,30 +44,30 @@ def facts_of(turn: Turn) -> list[Fact]:
     """Return what happened in a turn: itself, then the rest in the order of time."""
     waits = _waits_of(turn)
     facts = [*waits, *_calls_of(turn), *_requests_of(turn), *_repairs_of(turn)]
-    own = [
-        Fact(
-            kind="queued",
-            label=_("queued"),
-            begin=turn.queued_at,
-            end=turn.started_at or turn.ended_at,
-        )
-    ]
-    if turn.started_at is not None:
-        waited = covered([(wait.begin, wait.end or database_now()) for wait in waits])
-        limit = _after(turn.started_at, turn.turn_timeout_ms)
-        own.append(
-            Fact(
-                kind="ended",
-                label=_("running"),
-                begin=turn.started_at,
-                end=turn.ended_at,
-                limit=limit and limit + waited,  # its clock stands still while a person is asked
-            )
-        )
     if turn.ended_at is not None:
         label = _("settled: %(status)s") % {"status": turn.get_status_display()}
         facts.append(Fact(kind="settled", label=label, begin=turn.ended_at, is_moment=True))
-    return [*own, *sorted(facts, key=lambda fact: fact.begin)]
+    return [*_own_facts(turn, waits), *sorted(facts, key=lambda fact: fact.begin)]
+
+
+def _own_facts(turn: Turn, waits: Sequence[Fact]) -> Iterator[Fact]:
+    """Yield how long a turn was queued and ran."""
+    yield Fact(
+        kind="queued",
+        label=_("queued"),
+        begin=turn.queued_at,
+        end=turn.started_at or turn.ended_at,
+    )
+    if turn.started_at is not None:
+        waited = covered([(wait.begin, wait.end or database_now()) for wait in waits])
+        limit = _after(turn.started_at, turn.turn_timeout_ms)
+        yield Fact(
+            kind="ended",
+            label=_("running"),
+            begin=turn.started_at,
+            end=turn.ended_at,
+            limit=limit and limit + waited,  # its clock stands still while a person is asked
+        )
 
 
 def timeline(turn: Turn) -> SafeString:

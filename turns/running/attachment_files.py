@@ -116,24 +116,37 @@ def _parts(
     room: _Room,
 ) -> tuple[Block, ...]:
     is_seen = ("image" if row.is_image else "pdf" if row.media_type == PDF else "") in media
-    is_placed = workspace is None or os.path.lexists(workspace / path_of(block))
-    content = file_storage.read(row.path) if is_seen or not is_placed else b""
-    if workspace is not None and not is_placed:
-        put_file(workspace, path_of(block), content)
+    content = _copy_to_workspace(block, row, workspace=workspace, is_read=is_seen)
     place = f" In the workspace it is {path_of(block)!r}." if workspace else ""
     if is_seen and room.takes(content):
         return (_header(block, f"It follows.{place}"), replace(block, content=content))
+    return (_as_text(block, row, place=place, room=room),)
+
+
+def _copy_to_workspace(
+    block: AttachmentBlock, row: Attachment, *, workspace: Path | None, is_read: bool
+) -> bytes:
+    """Put a file into the workspace unless it is there; return its content if that was read."""
+    is_placed = workspace is None or os.path.lexists(workspace / path_of(block))
+    content = file_storage.read(row.path) if is_read or not is_placed else b""
+    if workspace is not None and not is_placed:
+        put_file(workspace, path_of(block), content)
+    return content
+
+
+def _as_text(block: AttachmentBlock, row: Attachment, *, place: str, room: _Room) -> Block:
+    """Return what is said of a file that a chat model cannot see, with as much of its text as there is room for."""
     if row.is_image:
-        return (_header(block, f"You cannot see it.{place}"),)
+        return _header(block, f"You cannot see it.{place}")
     text = room.cut(row.text)
     if not row.text:
-        return (_header(block, f"Its text cannot be read here.{place}"),)
+        return _header(block, f"Its text cannot be read here.{place}")
     if not text:
-        return (_header(block, f"There is no room for its text.{place}"),)
+        return _header(block, f"There is no room for its text.{place}")
     if len(text) < len(row.text):
         begins = f"The first {len(text)} of {len(row.text)} characters of its text follow."
-        return (_header(block, f"{begins}{place}", text),)
-    return (_header(block, f"Its text follows.{place}", text),)
+        return _header(block, f"{begins}{place}", text)
+    return _header(block, f"Its text follows.{place}", text)
 
 
 def _header(block: AttachmentBlock, sentence: str, text: str = "") -> TextBlock:
