@@ -253,7 +253,7 @@ def obstacle_fields(obstacle: Obstacle) -> dict[str, Any]:
 
 
 def progress_fields(progress: Progress | None, *, output: str = "") -> dict[str, Any]:
-    """Return a progress as it is stored; of the output so far, which is part of the result, only its last lines."""
+    """Return a progress as it is stored. Of the output so far it has only the last lines: that is part of the result."""
     if progress is None:
         return {}
     fields = {"message": progress.message, "progress": progress.progress, "total": progress.total}

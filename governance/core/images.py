@@ -1,4 +1,4 @@
-"""Images that calls show beside their results: the host of a call keeps them, the result says what became of each."""
+"""Images that calls show beside their results. The host of a call keeps them, and the result says what became of each."""
 
 import asyncio
 import concurrent.futures

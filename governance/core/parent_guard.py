@@ -89,7 +89,7 @@ def main() -> None:
         sys.exit(_NOT_STARTED)
 
 
-# The guard takes its pipe as descriptor 3: a shell gives background jobs no stdin; the command's own input is empty.
+# The guard takes its pipe as descriptor 3. A shell gives background jobs no stdin; the command's own input is empty.
 _SHELL = (
     "exec 3<&0 </dev/null; "
     "( ( read -r told <&3 && exit; kill -KILL 0 ) >/dev/null 2>&1 & ); "

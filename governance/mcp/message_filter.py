@@ -101,7 +101,7 @@ class MessageFilter:
         return True
 
     def _take_error_text(self, message: JSONRPCMessage) -> None:
-        """Take what a server says of a failed call out of the SDK's sight, which would put it into a trace."""
+        """Take what a server says of a failed call out of the SDK's sight. The SDK would put it into a trace."""
         if not isinstance(message, JSONRPCResponse | JSONRPCError):
             return
         is_of_call = str(message.id) in self._calls

@@ -1,4 +1,4 @@
-"""The body of one HTTP response of an MCP server: bounded, and ended for the reader when its request is aborted."""
+"""The body of one HTTP response of an MCP server. It is bounded, and ends for the reader when its request is aborted."""
 
 import asyncio
 import json

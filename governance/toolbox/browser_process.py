@@ -1,6 +1,6 @@
 """The browser of one event loop: a Chromium, and one page for each scope.
 
-One task owns the browser from start to end. It starts with the first page, closes idle pages, and ends the browser
+One task owns the browser from start to end. It starts with the first page, and closes idle pages. It ends the browser
 when it has had none for as long. Calls only wait for it: a cancelled call leaves nothing half done.
 """
 

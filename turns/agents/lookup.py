@@ -109,7 +109,7 @@ def enabled_agents() -> list[AgentSummary]:
 def make_first_agent(
     *, using: str = DEFAULT_DB_ALIAS, apps: Any = installed, **_signal: Any
 ) -> None:
-    """After a migration: if there is no agent at all, make the default one, which may do all that the site allows."""
+    """After a migration: if there is no agent at all, make the default one. It may do all that the site allows."""
     try:
         model = apps.get_model("turns", "Agent")
     except LookupError:  # the database was taken back to before there were agents

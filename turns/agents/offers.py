@@ -1,4 +1,4 @@
-"""Which of an agent's tools a request carries: bounded in their number and their weight, and told where some are left out."""
+"""Which of an agent's tools a request carries. Their number and weight are bounded, and it is told where some are left out."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

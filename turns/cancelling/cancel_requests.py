@@ -71,7 +71,7 @@ def cancel_locked(
 def cancel_call(
     turn: Any, tool_id: str, cancellation: Cancellation, *, tool_name: str, mode: str, by_id: Any
 ) -> Notifications:
-    """Store that one call of a turn is to end, and return what is to be told; the turn as in `cancel_locked`."""
+    """Store that one call of a turn is to end, and return what is to be told. The turn is as in `cancel_locked`."""
     known = CancelRequest.objects.filter(turn=turn.pk, tool_id=tool_id)
     if not known.exists():
         running = {turn.pk: [tool_name]}

@@ -63,7 +63,7 @@ def ask_for_report(turns: "QuerySet[Turn, Turn]", cancellation: Cancellation) ->
 
 
 def complete(*, limit: int = 100) -> Notifications:
-    """Store the requests that a cascade could not: of what is not over although what has started it was cut off."""
+    """Store the requests that a cascade could not. They are for what is not over although what has started it was cut off."""
     asked = CancelRequest.objects.filter(turn=OuterRef("pk"), tool_id="", mode="now")
     missed = Turn.objects.filter(
         ~Exists(asked), status__in=ACTIVE_STATUSES, parent__status__in=CUT_OFF

@@ -1,4 +1,4 @@
-"""Failures of a provider: each kind with its stable code, a sentence that says what to do, and whether to try again.
+"""Failures of a provider. Each kind has its stable code, a sentence that says what to do, and whether to try again.
 
 The sentences are English here, as rows keep them; readers get them in their language.
 """

@@ -25,7 +25,7 @@ class FoundResult:
 def assign(cleaned: Sequence[Message], record: RepairRecord) -> Mapping[CallKey, list[FoundResult]]:
     """Return the results of each call, in the order of their claim.
 
-    First those that stand where they belong; then each late or displaced one, if exactly one call
+    First those that stand where they belong. Then each late or displaced one, if exactly one call
     is open for it. What stays without a call is recorded as a repair: it will be removed.
     """
     positions = _positions_of_calls(cleaned)

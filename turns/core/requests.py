@@ -1,4 +1,4 @@
-"""What people and rules ask of a running turn: each request is stored first, then applied by the turn's owner (C12)."""
+"""What people and rules ask of a running turn. Each request is stored first, then applied by the turn's owner (C12)."""
 
 from dataclasses import dataclass
 from uuid import UUID

@@ -12,7 +12,7 @@ _CANCELLED = (ErrorType.CANCELLED, ErrorType.NOT_STARTED)
 
 
 def in_voice(outcome: ToolOutcome) -> ToolOutcome:
-    """Return the outcome of a voice turn's call: of one that was cancelled, as JSON with what is known of it."""
+    """Return the outcome of a voice turn's call. That of a cancelled one is JSON with what is known of it."""
     if outcome.error_type not in _CANCELLED or outcome.ended_by is None:
         return outcome
     told = {

@@ -74,7 +74,7 @@ def recover() -> tuple[Notifications, list[UUID]]:
 
 
 def complete_endings() -> Notifications:
-    """Do what somebody who has gone should have done: cancel what belongs to an ended turn, bring reports on their way."""
+    """Do what somebody who has gone should have done. Cancel what belongs to an ended turn, and bring reports on their way."""
     notifications = Notifications(batches=report_delivery.enqueue_report_turns())
     notifications.add(descendants.complete())
     notifications.answers += acknowledgements.overdue()

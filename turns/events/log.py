@@ -59,7 +59,7 @@ def locked(conversation_id: UUID, *, waits: bool = True) -> Conversation:
     """Return a conversation with its row locked until the transaction ends.
 
     Whoever changes anything of a conversation holds this lock first, so changes have one order and no deadlock. Raise
-    `ConversationNotFound` if there is none, or not any more, or if another one has the lock and we do not wait.
+    `ConversationNotFound` if there is none, or not any more. Raise it also if another one has the lock and we do not wait.
     """
     conversation = (LOCKED if waits else IF_FREE).first(pk=conversation_id)
     if conversation is None:

@@ -1,4 +1,4 @@
-"""What the server's log says of turns: one line for each cancel, when it is accepted and settled, each end and repair.
+"""What the server's log says of turns. Each cancel has a line when it is accepted and settled. Each end and repair has one, too.
 
 Another limit for one call has its line, too. A line is written once the change is committed. It has ids and statuses, never what people wrote.
 """

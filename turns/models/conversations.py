@@ -209,7 +209,7 @@ class Operation(models.Model):
 
 
 class MessageTally(models.Model):
-    """In which seconds of the last minute a user has sent messages, and how many in each; by the database's clock (P4)."""
+    """In which seconds of the last minute a user has sent messages, and how many in each (P4). The clock is the database's."""
 
     user = models.OneToOneField(
         settings.AUTH_USER_MODEL, models.CASCADE, primary_key=True, related_name="+"

@@ -1,4 +1,4 @@
-"""The tools of each process, as it reports them to the others: written when they have changed, read while it lives."""
+"""The tools of each process, as it reports them to the others. They are written when they have changed, and read while it lives."""
 
 from collections.abc import Iterable
 from typing import Any

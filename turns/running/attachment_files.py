@@ -1,4 +1,4 @@
-"""Files for a chat model: each is put into the workspace, and given as the model can take it, else as text."""
+"""Files for a chat model. Each is put into the workspace, and given as the model can take it, else as text."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""How a process that hosts turns goes down when it is told to: in order if it can, in time whatever hangs.
+"""How a process that hosts turns goes down when it is told to. It does so in order if it can, and in time whatever hangs.
 
 The first signal drains: nothing starts, what runs may end for `TURNS_DRAIN_GRACE` seconds, the rest is cancelled as
 `shutdown`. The second takes the grace away, the third leaves at once. Signals are taken where Python takes them, not by

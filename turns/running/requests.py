@@ -1,4 +1,4 @@
-"""The requests that are stored for the owners of turns: one table of their kinds, one read, one settle (C12; sync ORM).
+"""The requests that are stored for the owners of turns (C12; sync ORM). There is one table of their kinds, one read, one settle.
 
 Each kind keeps rows of its own. A new kind is one entry here, and one case in `RunningTurn.apply`.
 """

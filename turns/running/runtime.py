@@ -87,7 +87,7 @@ async def ensure_started() -> Runtime:
 
 
 async def unreachable() -> list[str]:
-    """Return what other processes use the same database and do not hear this one, nor are heard: one line for each."""
+    """Return what other processes use the same database and do not hear this one, nor are heard. Each has one line."""
     process = (await ensure_started()).process
     return [str(other) for other in await run_in_db_thread(process_registry.unreachable)(process)]
 
@@ -178,7 +178,7 @@ async def stop(*, grace: float | None = None, for_good: bool = False) -> None:
 
 
 def abandon(loop: asyncio.AbstractEventLoop) -> None:
-    """End the turns of a loop that does not answer any more, without it; for another thread of a process that leaves.
+    """End the turns of a loop that does not answer any more, without it. Another thread of a process that leaves calls this.
 
     Their epoch grows, so if it should answer after all, nothing more is written.
     """

@@ -57,7 +57,7 @@ async def decide_tool(
     op_id: str | None = None,
     question: str = "",
 ) -> DecisionReceipt:
-    """Approve or deny a call that waits for a person: stored when this returns, obeyed at once by the turn's owner.
+    """Approve or deny a call that waits for a person. It is stored when this returns, and obeyed at once by the turn's owner.
 
     It is for the conversation's owner, and for staff with `turns.decide_any`. `remember` lets the tool's later calls
     through too, where its rule is once per conversation. Where it is always, each call is asked about. The first

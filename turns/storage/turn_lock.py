@@ -1,4 +1,4 @@
-"""The lock under which anything of a live turn changes: its conversation's row, with the turn as it is then (sync ORM)."""
+"""The lock under which anything of a live turn changes (sync ORM). It is its conversation's row, with the turn as it is then."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -40,7 +40,7 @@ __all__ = [
 
 
 class ProcessInvoker:
-    """A pool of worker processes: one call at a time in each, and `spare` of them warm for the next call.
+    """A pool of worker processes. Each has one call at a time, and `spare` of them are warm for the next call.
 
     Belongs to one event loop. Nothing starts before the first `invoke` or `warm`. A cancelled call ends its worker
     and everything that the worker started; the next call finds a spare.
