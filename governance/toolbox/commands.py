@@ -142,20 +142,8 @@ async def _start(launch: Launch, output: Output) -> _Running:
         await asyncio.to_thread(_require, launch)
     writable = await output.open()
     told, telling = _open_info(launch.sandbox)
-    arguments = launch.sandbox.wrap(
-        launch.arguments,
-        workspace=launch.workspace,
-        directory=launch.directory,
-        identities=launch.identities,
-    )
-    environment, tag = launch.environment, None
+    arguments, environment, tag = _wrapped(launch, telling)
     guard = ShellGuard() if launch.sandbox.mode is Mode.NONE else None
-    if telling is not None:
-        arguments = (arguments[0], "--info-fd", str(telling), *arguments[1:])
-        if launch.group is not None:
-            arguments = launch.group.wrap(arguments)
-        environment = {**environment, _TAG: uuid.uuid4().hex}
-        tag = f"{_TAG}={environment[_TAG]}"
     try:
         process = subprocess.Popen(  # noqa: ASYNC220, S603 - takes a millisecond; running commands is the purpose
             arguments if guard is None else guard.wrap(arguments),
@@ -182,6 +170,25 @@ async def _start(launch: Launch, output: Output) -> _Running:
         if guard is not None:
             guard.started()
     return _Running(process, told=told, tag=tag, guard=guard)
+
+
+def _wrapped(
+    launch: Launch, telling: int | None
+) -> tuple[tuple[str, ...], Mapping[str, str], str | None]:
+    """Return the command in its sandbox, its environment, and the tag in it by which its processes are found."""
+    arguments = launch.sandbox.wrap(
+        launch.arguments,
+        workspace=launch.workspace,
+        directory=launch.directory,
+        identities=launch.identities,
+    )
+    if telling is None:
+        return arguments, launch.environment, None
+    arguments = (arguments[0], "--info-fd", str(telling), *arguments[1:])
+    if launch.group is not None:
+        arguments = launch.group.wrap(arguments)
+    tag = uuid.uuid4().hex
+    return arguments, {**launch.environment, _TAG: tag}, f"{_TAG}={tag}"
 
 
 def _not_started(error: OSError | ValueError) -> ToolFailed:
