@@ -128,11 +128,14 @@ def tool_setting_limits(tool_name: str) -> ToolLimits:
 
 def known_secrets() -> Iterator[str]:
     """Yield the secrets in the project's settings."""
-    for name in filter(_SECRET_SETTING.search, dir(settings)):
+    # Django's own defaults hold none, and to read one that is deprecated warns.
+    for name in filter(settings.is_overridden, filter(_SECRET_SETTING.search, dir(settings))):
         value = getattr(settings, name)
         yield from map(str, value if isinstance(value, list | tuple) else [value])
     for database in settings.DATABASES.values():
         yield str(database.get("PASSWORD") or "")
+    for mailer in getattr(settings, "MAILERS", {}).values():
+        yield str(mailer.get("OPTIONS", {}).get("password") or "")
 
 
 def setting_limits() -> ToolLimits:

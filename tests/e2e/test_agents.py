@@ -29,7 +29,7 @@ async def an_agent(admin, name: str, description: str):
     yield page
     await page.goto(f"{admin.site.url}/admin/turns/agent/")
     await page.get_by_role("link", name=name, exact=True).click()
-    await page.get_by_role("link", name="Delete", exact=True).click()
+    await page.locator(".deletelink").click()
     await page.get_by_role("button", name="Yes").click()
     await expect(page.get_by_text("deleted successfully")).to_be_visible()
 

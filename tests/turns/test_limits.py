@@ -103,11 +103,12 @@ async def test_the_servers_own_secrets_are_masked_wherever_they_stand(
     chat: ChatDriver, settings, monkeypatch
 ):
     settings.GOVERNANCE_ERROR_TEXT = ["tell_all"]
-    settings.EMAIL_HOST_PASSWORD = "daffodil hill"
+    settings.SHOP_PASSWORD = "daffodil hill"
+    settings.MAILERS = {"default": {"OPTIONS": {"password": "letter box"}}}
     monkeypatch.setenv("SHOP_TOKEN", "garden gate")
 
     async def tell_all() -> str:
-        raise ValueError(f"{settings.SECRET_KEY} and daffodil hill and garden gate")
+        raise ValueError(f"{settings.SECRET_KEY} and daffodil hill, garden gate, letter box")
 
     registry.register(make_tool(tell_all))
     try:
@@ -115,7 +116,7 @@ async def test_the_servers_own_secrets_are_masked_wherever_they_stand(
         turn = await chat.run()
     finally:
         registry.unregister("tell_all")
-    assert "It said: *** and *** and ***" in (await chat.calls(turn.id))["a"].result
+    assert "It said: *** and ***, ***, ***" in (await chat.calls(turn.id))["a"].result
 
 
 async def test_a_limit_without_a_unit_is_refused_aloud(chat: ChatDriver):
