@@ -129,7 +129,9 @@ def tool_setting_limits(tool_name: str) -> ToolLimits:
 def known_secrets() -> Iterator[str]:
     """Yield the secrets in the project's settings."""
     # Django's own defaults hold none, and to read one that is deprecated warns.
-    for name in filter(settings.is_overridden, filter(_SECRET_SETTING.search, dir(settings))):
+    for name in filter(_SECRET_SETTING.search, dir(settings)):
+        if not settings.is_overridden(name):  # type: ignore[misc]  # missing in the stubs
+            continue
         value = getattr(settings, name)
         yield from map(str, value if isinstance(value, list | tuple) else [value])
     for database in settings.DATABASES.values():
