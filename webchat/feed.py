@@ -175,9 +175,11 @@ class Feed:
         async with self._lock:
             stored, step = await selectors.partial_text(turn_id=turn_id, user=user)
             text = self._deltas.complete(stored, turn_id=str(turn_id))
+            step = self._deltas.step_of(str(turn_id)) or step
+            if self._blocks is not None:
+                text, step = self._blocks.complete(text, turn_id=str(turn_id), step=step)
             delta = {"type": "text_delta", "turn_id": str(turn_id), "text": text, "offset": 0}
-            if step := self._deltas.step_of(str(turn_id)) or step:
-                delta["step"] = step
+            delta |= {"step": step} if step else {}
             return not (text or is_asked) or self._send_text(delta, encode(delta))
 
     @property

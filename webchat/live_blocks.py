@@ -43,6 +43,7 @@ class LiveAnswer:
         self.blocks: list[Blocks] = []
         self.readers: set[BlockReader] = set()
         self._growing = GrowingText()
+        self._pieces: list[str] = []
         self._length = 0
         self._rendering = rendering
         self._is_rendering = False
@@ -58,10 +59,17 @@ class LiveAnswer:
             return  # who asks for all of it brings it here
         text = text[self._length - offset :]
         self._length += len(text)
+        self._pieces.append(text)
         self._growing.add(text)
         if self._growing.is_due and not self._is_rendering:
             self._is_rendering = True
             background.spawn(self._render(), name=f"blocks {self.message[0]}")
+
+    @property
+    def text(self) -> str:
+        """What was said so far."""
+        self._pieces = ["".join(self._pieces)]
+        return self._pieces[0]
 
     def finish(self, message: tuple[str, int]) -> None:
         """Forget the answer: its message is complete."""
@@ -72,6 +80,7 @@ class LiveAnswer:
         self.message = message
         self.blocks = []
         self._growing = GrowingText()
+        self._pieces = []
         self._length = 0
 
     async def _render(self) -> None:
@@ -144,6 +153,13 @@ class BlockReader:
         self._message = ("", 0)
         self._text_end = 0
         self._sent = 0  # of the blocks
+
+    def complete(self, text: str, *, turn_id: str, step: int) -> tuple[str, int]:
+        """Return what the answer of a turn says so far and its step, where more is known here than this text of a step."""
+        live = self._answer
+        if live.message[0] != turn_id or live.message[1] < step or len(live.text) <= len(text):
+            return text, step
+        return live.text, live.message[1]
 
     def note(self, delta: Delta) -> None:
         """The client has got a piece of text."""

@@ -183,7 +183,7 @@ async def stored(chat: ChatDriver, turn_id: UUID) -> None:
 
 
 @pytest.mark.parametrize("comes_back", [False, True])
-async def test_who_comes_in_the_middle_gets_the_text_and_its_blocks(
+async def test_who_comes_in_the_middle_gets_the_text_and_its_blocks_stored_or_not(
     connect: Connect, chat: ChatDriver, comes_back: bool
 ):
     held = gate()
@@ -191,7 +191,6 @@ async def test_who_comes_in_the_middle_gets_the_text_and_its_blocks(
     first = await connect().open(html=True)
     turn_id = await chat.say()
     seen = await blocks_up_to(first, ANSWER.index("At the end"))
-    await stored(chat, turn_id)
     second = await connect().open(html=True, after=max(first.seqs) if comes_back else None)
     delta = await second.read("text_delta", lambda frame: frame["offset"] == 0)
     assert (delta["text"], delta["step"]) == (ANSWER, 1)
@@ -223,7 +222,6 @@ async def test_a_client_that_asks_for_the_text_again_gets_the_blocks_again(
     socket = await connect().open(html=True)
     turn_id = await chat.say()
     seen = await blocks_up_to(socket, ANSWER.index("At the end"))
-    await stored(chat, turn_id)
     known = len(socket.seen)
     await socket.send(type="resync", turn_id=str(turn_id))
     await socket.read("text_html", lambda frame: frame["end"] == seen[-1]["end"])
