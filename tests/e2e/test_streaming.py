@@ -25,7 +25,15 @@ def greet():
 2. Two
 
 """
-SLOWLY = "slowly " + textwrap.indent(BEGINNING + "word " * 80 + "**end**", "  ").lstrip()
+
+
+def slowly(text: str, *, words: int, end: str = "**end**") -> str:
+    """Return what lets the agent say a text, then words, about twelve a second, then an end."""
+    return "slowly " + textwrap.indent(text + "word " * words + end, "  ").lstrip()
+
+
+# One ends while a test looks on, even on a slow machine; the other goes on until the test cancels it.
+SLOWLY, ENDLESS = slowly(BEGINNING, words=150), slowly(BEGINNING, words=2_000)
 
 
 def growing(chat: Chat) -> Locator:
@@ -45,10 +53,15 @@ async def html_of(chat: Chat) -> str:
     return await chat.answers.last.locator(".message-text").inner_html()
 
 
+async def cancel(chat: Chat) -> None:
+    await chat.cancel_turn.click()
+    await chat.has_ended()
+
+
 async def test_what_is_finished_is_rendered_while_the_rest_is_written(browser_user: BrowserUser):
     await browser_user.context.grant_permissions(["clipboard-read", "clipboard-write"])
     chat = await browser_user.start_conversation()
-    await chat.say(SLOWLY)
+    await chat.say(ENDLESS)
     answer = growing(chat)
     await is_rendered(answer)
     await expect(answer.locator(".growing-text")).to_contain_text("word word")
@@ -56,10 +69,18 @@ async def test_what_is_finished_is_rendered_while_the_rest_is_written(browser_us
     copied = await chat.page.evaluate("navigator.clipboard.readText()")
     assert copied.startswith('def greet():\n\n    return "<b>"')
     await check(chat.page)
+    await expect(answer).to_have_count(1)  # all of that while it was written
+    await cancel(chat)
+
+
+async def test_what_was_rendered_stays_when_the_answer_ends(browser_user: BrowserUser):
+    chat = await browser_user.start_conversation()
+    await chat.say(SLOWLY)
+    answer = growing(chat)
+    await is_rendered(answer)
     await answer.locator("h1").evaluate(
         "head => { head.isMarked = true; getSelection().selectAllChildren(head); }"
     )
-    await expect(answer).to_have_count(1)  # all of that while it was written
     await chat.has_ended()
     head = chat.answers.last.locator("h1")
     assert await head.evaluate("head => head.isMarked")
@@ -80,24 +101,33 @@ async def test_a_reload_shows_the_same_while_it_is_written_and_after(browser_use
     assert await html_of(chat) == live
 
 
+NOTE_FIRST_PARAGRAPH = """() => {
+  window.seen = new Set();
+  new MutationObserver(() => {
+    const first = document.querySelector('article.message-agent[aria-busy="true"] p');
+    if (first) window.seen.add(first.textContent);
+  }).observe(document.body, { subtree: true, childList: true, characterData: true });
+}"""
+
+
 async def test_a_link_that_is_explained_at_the_end_is_one_in_the_finished_answer(
     browser_user: BrowserUser,
 ):
     chat = await browser_user.start_conversation()
-    said = "# Head\n\nSee [tulips] there.\n\nword word word word word\n\n[tulips]: https://tulips.example/"
-    await chat.say("slowly " + textwrap.indent(said, "  ").lstrip())
-    await expect(growing(chat).locator("p").first).to_have_text("See [tulips] there.")
+    await chat.page.evaluate(NOTE_FIRST_PARAGRAPH)
+    said, end = "# Head\n\nSee [tulips] there.\n\n", "\n\n[tulips]: https://tulips.example/"
+    await chat.say(slowly(said, words=40, end=end))
     await chat.has_ended()
     link = chat.answers.last.get_by_role("link", name="tulips")
     await expect(link).to_have_attribute("href", "https://tulips.example/")
+    assert "See [tulips] there." in await chat.page.evaluate("[...window.seen]")
 
 
 async def test_what_was_cut_off_stays_rendered(browser_user: BrowserUser):
     chat = await browser_user.start_conversation()
-    await chat.say(SLOWLY)
+    await chat.say(ENDLESS)
     await is_rendered(growing(chat))
-    await chat.cancel_turn.click()
-    await chat.has_ended()
+    await cancel(chat)
     await is_rendered(chat.answers.last)
     await expect(chat.answers.last.locator(".message-note")).to_be_visible()
     live = await html_of(chat)
@@ -125,14 +155,13 @@ async def test_hostile_text_that_streams_does_nothing(browser_user: BrowserUser)
     chat = await browser_user.start_conversation()
     loaded: list[str] = []
     chat.page.on("request", lambda request: loaded.append(request.url))
-    said = HOSTILE + "word " * 40
-    await chat.say("slowly " + textwrap.indent(said, "  ").lstrip())
+    await chat.say(slowly(HOSTILE, words=2_000))
     answer = growing(chat)
     await expect(answer.locator("td").first).to_have_text("<style>*{display:none}</style>")
     await expect(answer.locator("h1")).to_have_text("<script>alert(1)</script> head")
     bad = "script, style, img, svg, iframe, [onerror], [onload], [style], a:not([href^='https:'])"
     assert await answer.locator(bad).count() == 0
     await expect(answer).to_have_count(1)
-    await chat.has_ended()
+    await cancel(chat)
     assert await chat.answers.last.locator(bad).count() == 0
     assert not [url for url in loaded if "evil" in url]
