@@ -4,6 +4,7 @@ import gc
 import inspect
 import os
 import shutil
+import signal
 import ssl
 from collections.abc import Iterator
 from functools import cache
@@ -22,6 +23,7 @@ from tests.faulty_database import FaultyDatabase
 from tests.support import browser_path
 
 gc.set_threshold(50_000, 20, 100)  # as in manage.py
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background would ignore it
 _PACKAGES = ("config", "governance", "turns", "webchat")
 _BROWSER_TESTS = Path(__file__).parent / "e2e"
 _PROCESS_TABLE = {"<genexpr>", *vars(procfs)}

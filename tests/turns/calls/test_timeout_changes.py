@@ -197,7 +197,7 @@ async def test_a_call_that_ended_with_its_turns_time_names_that_limit(chat: Chat
 async def test_several_changes_at_once_are_all_recorded(chat: ChatDriver, fake_tools: FakeTools):
     chat.use_script([limited("a", "held", 10_000)], [text("Fine.")])
     turn_id = await chat.say()
-    await chat.running(turn_id, "a")
+    await eventually(lambda: "a" in fake_tools.started)  # told as started a little earlier
     live = await runtime.find_call(turn_id, "a")
     executor = await get_executor()
     for seconds in (20, 30, 40):

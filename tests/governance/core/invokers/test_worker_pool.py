@@ -176,8 +176,7 @@ async def test_closing_while_a_worker_starts_leaves_nothing(make, mark):
 
 
 SERVER = f"""
-import asyncio, signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
+import asyncio, sys
 sys.path[:] = {sys.path!r}
 from governance.core.invokers.process import ProcessInvoker
 
