@@ -9,44 +9,10 @@ from django.utils.html import escape
 from markdown_it import MarkdownIt
 from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
-from pygments import highlight
-from pygments.formatters.html import HtmlFormatter
-from pygments.lexers import get_lexer_by_name
-from pygments.token import STANDARD_TYPES
 
-# A lexer is a list of patterns, and some take very long for texts that are made for that. So only these, and bounded.
-LANGUAGES = {
-    "bash": "bash",
-    "c": "c",
-    "console": "bash",
-    "cpp": "cpp",
-    "css": "css",
-    "diff": "diff",
-    "dockerfile": "docker",
-    "go": "go",
-    "html": "html",
-    "ini": "ini",
-    "java": "java",
-    "javascript": "javascript",
-    "js": "javascript",
-    "json": "json",
-    "py": "python",
-    "python": "python",
-    "ruby": "ruby",
-    "rust": "rust",
-    "sh": "bash",
-    "shell": "bash",
-    "sql": "sql",
-    "toml": "toml",
-    "ts": "typescript",
-    "typescript": "typescript",
-    "xml": "xml",
-    "yaml": "yaml",
-}
-MAX_CODE = 8_000  # characters of a block that gets colours
-MAX_LINE = 500
+from webchat import syntax_highlighting
+
 MAX_ADDRESS = 200  # characters of an image's address
-CODE_CLASSES = frozenset(filter(None, STANDARD_TYPES.values()))
 ALIGNED = {f"text-align:{side}": f"align-{side}" for side in ("left", "center", "right")}
 _TEXT = {
     "a",
@@ -70,12 +36,11 @@ _ATTRIBUTES = {"a": {"href", "title", "target"}, "ol": {"start"}}
 _CELLS = set(ALIGNED.values())
 _CLASSES = {
     "div": {"code-block", "code-head"},
-    "span": {"code-language", "image", *CODE_CLASSES},
+    "span": {"code-language", "image", *syntax_highlighting.CLASSES},
     "td": _CELLS,
     "th": _CELLS,
 }
 _SCHEMES = {"http", "https", "mailto"}
-_FORMATTER = HtmlFormatter(nowrap=True)
 # Without the characters that change the direction of what follows.
 _ADDRESS = re.compile(r"https?://[^\s<>\"\u200e\u200f\u202a-\u202e\u2066-\u2069]+")
 _NO_END = ".,;:!?'*_~"
@@ -101,16 +66,8 @@ def _code(_renderer: Any, tokens: Sequence[Token], index: int, *_more: Any) -> s
     label = f'<span class="code-language">{escape(language)}</span>'
     return (
         f'<div class="code-block"><div class="code-head">{label}</div>'
-        f"<pre><code>{_highlighted(token.content, language.lower())}</code></pre></div>\n"
+        f"<pre><code>{syntax_highlighting.highlight(token.content, language.lower())}</code></pre></div>\n"
     )
-
-
-def _highlighted(code: str, language: str) -> str:
-    name = LANGUAGES.get(language)
-    if name is None or len(code) > MAX_CODE or max(map(len, code.split("\n"))) > MAX_LINE:
-        return escape(code)
-    colours: str = highlight(code, get_lexer_by_name(name, stripnl=False), _FORMATTER)
-    return colours
 
 
 def _image(_renderer: Any, tokens: Sequence[Token], index: int, *_more: Any) -> str:

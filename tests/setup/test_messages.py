@@ -24,6 +24,7 @@ FOR_OPERATORS = {
     "project_checks.py",
     "server.py",
     "socket_metrics.py",
+    "syntax_highlighting.py",
     "text_files.py",
 }
 MARKS = {*messages._KEYWORDS, "getLogger", "create_task"}

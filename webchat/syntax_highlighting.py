@@ -1,0 +1,122 @@
+"""Colours of code in answers, as classes of spans. It tells words, texts, numbers and remarks apart, and no more.
+
+Answers are hostile, and Python's `re` lets no other thread run while it matches. So a pattern here never goes back: what is
+repeated is possessive, or one character at a time up to an end that is always found. The time grows with the code alone.
+"""
+
+import re
+from collections.abc import Iterator
+from functools import cache
+
+from django.utils.html import escape
+
+WORD, TEXT, NUMBER, NAME, REMARK, ADDED, REMOVED = "k", "s", "m", "n", "c", "gi", "gd"
+CLASSES = frozenset((WORD, TEXT, NUMBER, NAME, REMARK, ADDED, REMOVED))
+
+# Each part of a pattern is a group with the name of its class. Of words (`w`), the list of the language tells.
+_HASH = r"(?P<c>#[^\n]*+)"
+_BLOCK = r"/\*(?:[^*]|\*(?!/))*+(?:\*/)?"
+_SLASHES = rf"(?P<c>//[^\n]*+|{_BLOCK})"
+_DOUBLE = r'"(?:[^"\\\n]|\\(?s:.))*+"?'
+_SINGLE = r"'(?:[^'\\\n]|\\(?s:.))*+'?"
+_TEXTS = rf"(?P<s>{_DOUBLE}|{_SINGLE})"
+_CHARACTER = r"'(?:[^'\\\n]|\\[^\n][^'\n]{0,8}+)'"  # an apostrophe alone is no text
+_TRIPLE = (
+    r'"""(?:[^"\\]|\\(?s:.)|"(?!""))*+(?:""")?' + r"|'{3}(?:[^'\\]|\\(?s:.)|'(?!''))*+(?:'{3})?"
+)
+_BEGIN = r"(?<![^\n])"  # of a line
+_REST = r"(?P<m>(?<![\w.])\d[\w.]*+)|(?P<w>(?<!\w)[^\W\d]\w*+)"
+_PATTERNS = {
+    "bash": rf"(?P<c>(?<!\S)#[^\n]*+)|(?P<s>{_DOUBLE}|'[^']*+'?)|(?P<n>\$\w++|\$\{{[^\n}}]*+\}}?)|{_REST}",
+    "c": rf"(?P<n>{_BEGIN}[ \t]*+\#[ \t]*+\w++)|{_SLASHES}|(?P<s>{_DOUBLE}|{_CHARACTER})|{_REST}",
+    "css": rf"(?P<c>{_BLOCK})|{_TEXTS}|(?P<k>@[\w-]++)|(?P<n>(?<![\w-])[a-zA-Z-][\w-]*+(?=:))|{_REST}",
+    "diff": rf"(?P<gi>{_BEGIN}\+[^\n]*+)|(?P<gd>{_BEGIN}-[^\n]*+)|(?P<k>{_BEGIN}@@[^\n]*+)",
+    "dockerfile": rf"(?P<k>{_BEGIN}[A-Z]++(?=\s))|{_HASH}|{_TEXTS}|(?P<n>\$\w++)",
+    "go": rf"{_SLASHES}|(?P<s>{_DOUBLE}|`[^`]*+`?|{_CHARACTER})|{_REST}",
+    "html": (
+        r"(?P<c><!--(?:[^-]|-(?!->))*+(?:-->)?)|(?P<k></?[\w:.-]++|/?>)|(?P<n>(?<=\s)[\w:.-]++(?==))"
+        r"""|(?P<s>(?<==)(?:"[^"]*+"?|'[^']*+'?))"""
+    ),
+    "ini": rf"(?P<c>{_BEGIN}[;#][^\n]*+)|(?P<k>{_BEGIN}\[[^\n\]]*+\]?)|(?P<n>{_BEGIN}[\w.-]++)|{_TEXTS}|{_REST}",
+    "java": rf"{_SLASHES}|(?P<s>{_DOUBLE}|{_CHARACTER})|(?P<n>@\w++)|{_REST}",
+    "javascript": rf"{_SLASHES}|(?P<s>{_DOUBLE}|{_SINGLE}|`(?:[^`\\]|\\(?s:.))*+`?)|{_REST}",
+    "json": rf"(?P<n>{_DOUBLE}(?=:))|(?P<s>{_DOUBLE})|{_REST}",
+    "python": rf"{_HASH}|(?P<s>{_TRIPLE}|{_DOUBLE}|{_SINGLE})|(?P<n>(?<!\w)@[\w.]++)|{_REST}",
+    "ruby": rf"{_HASH}|{_TEXTS}|(?P<n>@++\w++|(?<![\w:]):\w++)|{_REST}",
+    "rust": rf"{_SLASHES}|(?P<s>{_DOUBLE}|{_CHARACTER})|(?P<n>#!?\[[^\n\]]*+\]?|(?<!\w)\w++!)|{_REST}",
+    "sql": rf"(?P<c>--[^\n]*+|{_BLOCK})|(?P<s>'[^']*+'?)|{_REST}",
+    "toml": rf"{_HASH}|(?P<k>{_BEGIN}\[[^\n\]]*+\]*+)|(?P<n>{_BEGIN}[\w.-]++)|(?P<s>{_TRIPLE}|{_DOUBLE}|{_SINGLE})|{_REST}",
+    "yaml": rf"(?P<c>(?<!\S)#[^\n]*+)|(?P<n>(?<![\w.-])[\w.-]++(?=:\s))|{_TEXTS}|{_REST}",
+}
+_C = """auto bool break case char const constexpr continue default do double else enum extern false float for goto if inline int
+long nullptr register return short signed sizeof static struct switch true typedef union unsigned void volatile while NULL
+catch class concept delete explicit friend mutable namespace new noexcept operator override private protected public
+requires template this throw try typename using virtual wchar_t"""
+_JAVASCRIPT = """async await break case catch class const continue debugger default delete do else export extends false finally
+for from function get if import in instanceof let new null of return set static super switch this throw true try typeof
+undefined var void while with yield abstract any as boolean declare enum implements interface keyof namespace never number
+private protected public readonly string type unknown"""
+_WORDS = {
+    "bash": "case do done elif else esac export fi for function if in local readonly return select then until while",
+    "c": _C,
+    "go": """break case chan const continue default defer else fallthrough false for func go goto if import interface iota map nil
+        package range return select struct switch true type var""",
+    "java": """abstract assert boolean break byte case catch char class const continue default do double else enum extends false
+        final finally float for if implements import instanceof int interface long native new null package private protected
+        public record return sealed short static super switch synchronized this throw throws transient true try var void
+        volatile while yield""",
+    "javascript": _JAVASCRIPT,
+    "json": "false null true",
+    "python": """False None True and as assert async await break class continue def del elif else except finally for from global if
+        import in is lambda nonlocal not or pass raise return try while with yield""",
+    "ruby": """BEGIN END alias and begin break case class def defined do else elsif end ensure false for if in module next nil not or
+        redo rescue retry return self super then true undef unless until when while yield""",
+    "rust": """as async await bool break char const continue crate dyn else enum extern false fn for i8 i16 i32 i64 i128 if impl in
+        isize let loop match mod move mut pub ref return self static str struct super trait true type u8 u16 u32 u64 u128 unsafe
+        use usize where while""",
+    "sql": """add all alter and as asc begin between by case check column commit constraint create cross default delete desc
+        distinct drop else end exists explain false foreign from full grant group having if in index inner insert into is
+        join key left like limit not null offset on or order outer over partition primary references returning right rollback
+        select set table then transaction true union unique update using values view when where with""",
+    "toml": "false true",
+    "yaml": "false no null true yes",
+}  # fmt: skip
+_SAME = {
+    "console": "bash", "cpp": "c", "js": "javascript", "py": "python", "sh": "bash", "shell": "bash",
+    "ts": "javascript", "typescript": "javascript", "xml": "html",
+}  # fmt: skip
+LANGUAGES = frozenset(_PATTERNS) | frozenset(_SAME)
+
+
+def highlight(code: str, language: str) -> str:
+    """Return code as HTML; without colours where the language has none here."""
+    name = _SAME.get(language, language)
+    return "".join(_spans(code, name)) if name in _PATTERNS else escape(code)
+
+
+def _spans(code: str, name: str) -> Iterator[str]:
+    pattern, words = _compiled(name)
+    end = 0
+    for found in pattern.finditer(code):
+        kind, text = found.lastgroup, found.group()
+        if kind == "w":
+            kind = _class_of(text, words, is_called=code.startswith("(", found.end()))
+        if kind:
+            yield f'{escape(code[end : found.start()])}<span class="{kind}">{escape(text)}</span>'
+            end = found.end()
+    yield escape(code[end:])
+
+
+def _class_of(text: str, words: frozenset[str], *, is_called: bool) -> str:
+    if text in words:
+        return WORD
+    return NAME if is_called else ""
+
+
+@cache
+def _compiled(name: str) -> tuple[re.Pattern[str], frozenset[str]]:
+    """Return the pattern of a language and its words; SQL has them in both cases."""
+    words = _WORDS.get(name, "")
+    return re.compile(_PATTERNS[name]), frozenset(
+        f"{words} {words.upper()}".split() if name == "sql" else words.split()
+    )
