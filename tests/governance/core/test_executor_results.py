@@ -249,6 +249,22 @@ class TestFailure:
             ErrorType.EXECUTION_ERROR,
         )
 
+    @on_manual_clock
+    async def test_a_task_that_others_cancel_before_its_first_step_ends_its_call(self):
+        harness = ExecutorHarness()
+        harness.gated(timeout=0)
+        call = harness.call()
+        while call.live.body is None:
+            await asyncio.sleep(0)
+        assert not call.body.started.is_set()
+
+        call.live.body.task.cancel()
+        await settle()
+
+        assert call.task.done()  # although nothing limits it
+        assert (await call.outcome()).status is CallStatus.FAILED
+        assert call.body.runs == 0
+
     async def test_of_one_leaves_the_others_their_results(self):
         harness = ExecutorHarness()
         harness.gated()
