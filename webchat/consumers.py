@@ -18,7 +18,6 @@ from django.utils.translation import gettext as _
 
 from turns import selectors
 from turns.exceptions import ConversationNotFound, NotAllowed, TurnsError
-from turns.selectors.conversation_status import Overview
 from webchat import broadcast, open_sockets, operations
 from webchat.conf import app_settings
 from webchat.exceptions import ProtocolError, SignedOut
@@ -26,6 +25,7 @@ from webchat.feed import Feed, encode_frame
 from webchat.identity import current_user, session_fingerprint
 from webchat.local_feeds import local_feeds
 from webchat.log_poller import log_poller
+from webchat.overview_tracker import EncodedOverview
 from webchat.protocol.client_frames import ClientFrame, Hello, parse
 from webchat.protocol.constants import PROTOCOL_VERSION, CloseCode
 from webchat.protocol.server_frames import Frame
@@ -139,7 +139,7 @@ class ChatConsumer(AsyncWebsocketConsumer):
             with translation.override(self.language):
                 await self._guarded(feed.catch_up())
 
-    def update_overview(self, overview: Overview) -> None:
+    def update_overview(self, overview: EncodedOverview) -> None:
         """Tell the client how things stand elsewhere, where that is new to it and it reads at all."""
         with translation.override(self.language):
             self.subscription.update_overview(overview)

@@ -13,8 +13,8 @@ from uuid import UUID
 
 from turns import EVENTS, selectors
 from turns.selectors import conversation_status
-from turns.selectors.conversation_status import Overview
 from webchat.conf import app_settings
+from webchat.overview_tracker import EncodedOverview
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ class Subscriber(Protocol):
         """Send the events up to `last_seq` that were not sent yet. Never raises."""
         ...
 
-    def update_overview(self, overview: Overview) -> None:
+    def update_overview(self, overview: EncodedOverview) -> None:
         """Send what the client does not know of this overview. Never raises."""
         ...
 
@@ -81,9 +81,12 @@ class LogPoller:
         for subscriber in subscribers:
             await subscriber.catch_up_to(seqs.get(subscriber.conversation_id, 0))
         user_ids = {subscriber.user_id for subscriber in subscribers}
-        overview = await conversation_status.look(owners=user_ids, conversations=conversation_ids)
+        overview = EncodedOverview(
+            await conversation_status.look(owners=user_ids, conversations=conversation_ids)
+        )
         for subscriber in subscribers:
             subscriber.update_overview(overview)
+            await asyncio.sleep(0)  # streamed text does not wait for all of them
 
     async def _run(self) -> None:
         while True:

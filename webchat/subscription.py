@@ -12,12 +12,11 @@ from governance import CancelSource
 from turns import selectors
 from turns.presence.tracker import Presence
 from turns.running import runtime
-from turns.selectors.conversation_status import Overview
 from webchat import __version__, operations
 from webchat.feed import Feed, encode, encode_frame
 from webchat.identity import current_user
 from webchat.markdown import with_html
-from webchat.overview_tracker import OverviewTracker
+from webchat.overview_tracker import EncodedOverview, OverviewTracker
 from webchat.protocol.client_frames import ClientFrame, Hello, Message, Ping, Resync
 from webchat.protocol.constants import CloseCode
 from webchat.protocol.operation import Requester
@@ -91,10 +90,10 @@ class Subscription:
                 break  # nothing happened in between: the list and the number belong together
         self._put(Heartbeat(last_seq=sent, active=active))
 
-    def update_overview(self, overview: Overview) -> None:
+    def update_overview(self, overview: EncodedOverview) -> None:
         """Send the status of other conversations, if it is new to the client and there is room."""
         if self._send_queue.has_room and (frame := self._overview.changes(overview)) is not None:
-            self._put(frame)
+            self._send_queue.put(frame)
 
     async def send_postponed(self) -> None:
         """Send what there was no room for: events, and the texts that were asked for."""

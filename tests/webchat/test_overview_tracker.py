@@ -1,17 +1,26 @@
 """What a socket tells beyond its own conversation: how others stand, what sub-agents ask, and who may decide that."""
 
+import asyncio
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.contrib.auth.models import User
 from django.test import AsyncClient
 from pydantic import TypeAdapter
 
+from tests.support import eventually
 from tests.webchat.sockets import Frame, Socket
 from turns import services
+from turns.models import Conversation
+from turns.selectors.conversation_status import ConversationStatus, Overview, StatusMark
 from turns.services import ConversationSummary
 from webchat import api_schemas
+from webchat.feed import encode_frame
+from webchat.log_poller import LogPoller
+from webchat.overview_tracker import EncodedOverview, OverviewTracker
 from webchat.protocol import server_frames
 
 Connect = Callable[..., Socket]
@@ -140,3 +149,91 @@ async def test_the_report_of_a_sub_agent_comes_as_html_too(connect: Connect, set
     blocks = [block for message in snapshot["messages"] for block in message["content"]]
     (shown,) = [block["sub_agent"] for block in blocks if block.get("sub_agent")]
     assert shown["html"] == report["html"]
+
+
+WORKING = StatusMark(ConversationStatus.WORKING)
+PLACES = [UUID(int=number) for number in range(1, 4)]
+
+
+def three_at_work(**marks: StatusMark) -> Overview:
+    seen = Overview()
+    for name, place in zip("abc", PLACES, strict=True):
+        seen.marks[1][place] = marks.get(name, WORKING)
+    return seen
+
+
+def tracker_of(place: UUID) -> OverviewTracker:
+    return OverviewTracker(user_id=1, conversation_id=place)
+
+
+def test_what_is_encoded_for_all_sockets_is_the_frame_of_each():
+    mark = StatusMark(
+        ConversationStatus.ASKING, asked_in=(PLACES[0],), tools_running=2, is_queued=True
+    )
+    seen = three_at_work(b=mark)
+    seen.latest[1] = Conversation(pk=PLACES[2], title='[] "Grüße"')
+    seen.edited[1] = datetime(2026, 1, 2, tzinfo=UTC)
+    told = EncodedOverview(seen)
+
+    frame = tracker_of(PLACES[0]).changes(told)
+
+    assert frame == encode_frame(
+        server_frames.Overview(
+            conversations=[
+                {
+                    "conversation_id": str(PLACES[1]),
+                    "standing": "asking",
+                    "asked_in": [str(PLACES[0])],
+                    "tools_running": 2,
+                    "is_queued": True,
+                },
+                {
+                    "conversation_id": str(PLACES[2]),
+                    "standing": "working",
+                    "asked_in": [],
+                    "tools_running": 0,
+                    "is_queued": False,
+                },
+            ],
+            questions=[],
+            latest={"conversation_id": str(PLACES[2]), "title": '[] "Grüße"'},
+            edited_at="2026-01-02T00:00:00+00:00",
+        )
+    )
+    assert told.entries_of(1) is told.entries_of(1)  # encoded once
+
+
+def test_only_what_is_new_to_a_client_is_sent():
+    tracker = tracker_of(PLACES[0])
+    asking = StatusMark(ConversationStatus.ASKING)
+    assert tracker.changes(EncodedOverview(three_at_work())) is not None
+    assert tracker.changes(EncodedOverview(three_at_work())) is None
+    assert tracker.changes(EncodedOverview(three_at_work(a=asking))) is None  # its own one
+    assert tracker.changes(EncodedOverview(three_at_work(b=asking))) is not None
+    assert tracker.changes(EncodedOverview(Overview())) is not None
+    assert tracker.changes(EncodedOverview(Overview())) is None
+
+
+async def test_a_poll_lets_others_in_between_two_sockets(person: User):
+    told: list[str] = []
+
+    class Tab:
+        user_id = person.pk
+
+        def __init__(self, number: int) -> None:
+            self.conversation_id = PLACES[number]
+
+        async def catch_up_to(self, last_seq: int) -> None:
+            pass
+
+        def update_overview(self, overview: EncodedOverview) -> None:
+            told.append("overview")
+            asyncio.get_running_loop().call_soon(told.append, "text")
+
+    poller, tabs = LogPoller(), [Tab(number) for number in range(3)]
+    for tab in tabs:
+        poller.subscribe(tab)
+    await eventually(lambda: len(told) >= 6)
+    for tab in tabs:
+        await poller.unsubscribe(tab)
+    assert told[:6] == ["overview", "text"] * 3

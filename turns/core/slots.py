@@ -22,13 +22,16 @@ def only_waits(open_calls: Iterable[tuple[CallStatus, bool]]) -> bool:
 
 
 class TurnSlots:
-    """`limit` slots, None = no limit. `busy` returns how many turns take one now.
+    """`limit` slots, None = no limit. `busy` returns how many turns take one now, `live` how many could.
 
     A request means that some turn of a conversation waits. It is no right to the next slot.
     """
 
-    def __init__(self, limit: int | None, *, busy: Callable[[], int]) -> None:
+    def __init__(
+        self, limit: int | None, *, live: Callable[[], int], busy: Callable[[], int]
+    ) -> None:
         self._limit = limit
+        self._live = live
         self._busy = busy
         self._claims = 0
         self._requests: dict[UUID, None] = {}
@@ -37,7 +40,11 @@ class TurnSlots:
     @property
     def has_room(self) -> bool:
         """Whether another turn may begin here."""
-        return self._limit is None or self._busy() + self._claims < self._limit
+        if self._limit is None or self._live() + self._claims < self._limit:
+            return (
+                True  # this is asked several times for each turn, and `busy` looks at all of them
+            )
+        return self._busy() + self._claims < self._limit
 
     async def until_room(self) -> None:
         """Wait until another turn may begin here."""

@@ -76,7 +76,7 @@ class TurnSupervisor:
         self._claimer = TurnClaimer(
             store,
             run=self._oversee,
-            slots=TurnSlots(max_live, busy=self._count_busy),
+            slots=TurnSlots(max_live, live=lambda: len(self._live), busy=self._count_busy),
             scopes=self._scopes,
         )
         self._watching: tuple[asyncio.Task[None], ...] = ()

@@ -32,6 +32,7 @@ from tests.governance.core.support import (
     settle,
     start_one,
     started,
+    until,
 )
 
 EXITS = (SystemExit, KeyboardInterrupt)
@@ -254,8 +255,7 @@ class TestFailure:
         harness = ExecutorHarness()
         harness.gated(timeout=0)
         call = harness.call()
-        while call.live.body is None:
-            await asyncio.sleep(0)
+        await until(lambda: call.live.body is not None)
         assert not call.body.started.is_set()
 
         call.live.body.task.cancel()
