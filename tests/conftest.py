@@ -14,6 +14,9 @@ import pytest
 from blockbuster import BlockBuster
 from django.db import connection
 from django.test import TransactionTestCase
+from django.utils import translation
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 from pytest_django import DjangoDbBlocker
 
 from governance.core import procfs
@@ -24,6 +27,12 @@ from tests.support import browser_path
 
 gc.set_threshold(50_000, 20, 100)  # as in manage.py
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background would ignore it
+hypothesis_settings.register_profile(
+    "any machine",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+hypothesis_settings.load_profile("any machine")
 _PACKAGES = ("config", "governance", "turns", "webchat")
 _BROWSER_TESTS = Path(__file__).parent / "e2e"
 _PROCESS_TABLE = {"<genexpr>", *vars(procfs)}
@@ -42,6 +51,13 @@ def _blocking_calls_fail(
         yield
     finally:
         _guard_of_the_loop.deactivate()
+
+
+@pytest.fixture(autouse=True)
+def _the_language_is_no_readers() -> Iterator[None]:
+    """Forget the language of who asked last: a request activates it for its thread."""
+    yield
+    translation.deactivate()
 
 
 @pytest.fixture(scope="session")

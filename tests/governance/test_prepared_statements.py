@@ -10,7 +10,7 @@ from django.db import connection, transaction
 from django.db.models import F, IntegerField, QuerySet, signals
 from django.db.models.expressions import RawSQL
 from django.test.utils import CaptureQueriesContext
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from governance import call_store
@@ -43,9 +43,7 @@ rows = st.builds(
     started_at=st.none() | moments,
     timeout_ms=st.none() | st.integers(0, 2**40),
 )
-many = settings(
-    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+many = settings(max_examples=30)
 
 
 def _of(group: Any, step: Any, requested_at: Any) -> "QuerySet[ToolCall]":

@@ -150,7 +150,7 @@ def check(name: str, run: Callable[..., Any], *, model: Any = None) -> None:
     statement: Any = STATEMENTS[name]
     places = {place: values_of(field, place) for place, field in statement.places.items()}
 
-    @settings(max_examples=10, deadline=None)
+    @settings(max_examples=10)
     @given(values=st.fixed_dictionaries(places))
     def compare(values: dict[str, Any]) -> None:
         fast = outcome(lambda: run(statement, values), model=model)

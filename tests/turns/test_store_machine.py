@@ -468,5 +468,5 @@ def test_any_order_of_events_leaves_one_ending_each(ada, settings):
 
     run_state_machine_as_test(
         Machine,
-        settings=hypothesis_settings(max_examples=8, stateful_step_count=25, deadline=None),
+        settings=hypothesis_settings(max_examples=8, stateful_step_count=25),
     )

@@ -190,6 +190,7 @@ async def test_who_comes_in_the_middle_gets_the_text_and_its_blocks_stored_or_no
     chat.use_script([text(ANSWER), held, text(" it ends.\n\nReally.")])
     first = await connect().open(html=True)
     turn_id = await chat.say()
+    await first.read("turn_start")
     seen = await blocks_up_to(first, ANSWER.index("At the end"))
     second = await connect().open(html=True, after=max(first.seqs) if comes_back else None)
     delta = await second.read("text_delta", lambda frame: frame["offset"] == 0)
@@ -255,7 +256,7 @@ def are_harmless(html: str) -> bool:
     return cleaned == html
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(HOSTILE, max_size=30).map("".join), st.integers(min_value=1, max_value=9))
 def test_hostile_text_in_pieces_becomes_nothing_that_acts(said: str, size: int):
     async def stream() -> list[str]:

@@ -86,7 +86,7 @@ def test_long_code_stays_code_to_its_end():
     assert all(f"**line** {n} " in html for n in (0, 1_000, 1_999))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.lists(
         st.sampled_from(["```\n", "~~~\n", "a\n", "\n", "- b\n", "c" * 4_000 + "\n", "    d\n"]),

@@ -56,7 +56,7 @@ def streamed(text: str, sizes: list[int]) -> tuple[list[str], str]:
     return blocks, text[growing.offset :]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(TEXTS, SIZES)
 def test_blocks_that_were_cut_off_are_what_they_are_in_the_whole_text(text: str, sizes: list[int]):
     rest, blocks = "", []
@@ -69,7 +69,7 @@ def test_blocks_that_were_cut_off_are_what_they_are_in_the_whole_text(text: str,
     assert [token for block in [*blocks, rest] for token in shape(block)] == shape(text)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(TEXTS, SIZES)
 def test_a_growing_text_loses_nothing_and_cuts_where_blocks_end(text: str, sizes: list[int]):
     blocks, rest = streamed(text, sizes)
@@ -77,7 +77,6 @@ def test_a_growing_text_loses_nothing_and_cuts_where_blocks_end(text: str, sizes
     assert [token for block in [*blocks, rest] for token in shape(block)] == shape(text)
 
 
-@settings(max_examples=100, deadline=None)
 @given(TEXTS.filter(lambda text: "]:" not in text), SIZES)
 def test_finished_blocks_are_the_beginning_of_the_finished_message(text: str, sizes: list[int]):
     blocks, _rest = streamed(text, sizes)

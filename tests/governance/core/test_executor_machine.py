@@ -2,7 +2,7 @@
 
 import asyncio
 
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
@@ -300,6 +300,4 @@ TestGovernedCalls = GovernedCalls.TestCase
 TestGovernedCalls.settings = settings(
     max_examples=60,
     stateful_step_count=40,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
 )

@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from governance.core.cancellation import CancellationToken
@@ -378,7 +378,6 @@ async def let_everybody_through(limiter, visitors):
     assert alone.is_in  # nothing is counted that is not there
 
 
-@settings(max_examples=100, deadline=None)
 @given(moves)
 def test_whatever_comes_and_goes_limits_hold_and_nobody_starves(steps):
     with asyncio.Runner(loop_factory=ManualLoop) as runner:

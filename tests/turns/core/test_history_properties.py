@@ -81,7 +81,6 @@ def answers(messages):
     ]
 
 
-@settings(max_examples=100)
 @given(ANY_HISTORY)
 def test_any_history_is_valid_after_repair_and_needs_no_second(history):
     repaired = repair(history)
@@ -91,20 +90,17 @@ def test_any_history_is_valid_after_repair_and_needs_no_second(history):
     assert again.messages == repaired.messages
 
 
-@settings(max_examples=100)
 @given(ANY_HISTORY)
 def test_a_change_is_reported_and_only_a_change(history):
     repaired = repair(history)
     assert bool(repaired.repairs) == (repaired.messages != tuple(history))
 
 
-@settings(max_examples=100)
 @given(ANY_HISTORY)
 def test_no_text_is_lost_or_reordered(history):
     assert said(repair(history).messages) == said(history)
 
 
-@settings(max_examples=100)
 @given(ANY_HISTORY)
 def test_every_whole_call_is_kept_with_exactly_one_result(history):
     messages = repair(history).messages
@@ -113,7 +109,6 @@ def test_every_whole_call_is_kept_with_exactly_one_result(history):
     assert len(answers(messages)) == sum(map(len, kept))
 
 
-@settings(max_examples=100)
 @given(ANY_HISTORY)
 def test_no_result_is_invented_or_used_twice(history):
     before = Counter(block for message in history for block in message.tool_results)
@@ -123,7 +118,6 @@ def test_no_result_is_invented_or_used_twice(history):
     assert sorted(block.content for block in (after - before).elements()) == sorted(new)
 
 
-@settings(max_examples=100)
 @given(ANY_HISTORY)
 def test_a_real_result_of_an_unmistakable_call_is_never_replaced_by_a_synthetic_one(history):
     uses = Counter(id for ids in sound_calls(history) for id in ids)

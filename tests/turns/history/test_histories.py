@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from asgiref.sync import async_to_sync
 from django.db import connection, transaction
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from governance import Cancellation, CancelReason
@@ -329,8 +329,6 @@ TURNS = st.tuples(
 
 @settings(
     max_examples=40,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(turns=st.lists(TURNS, min_size=1, max_size=3))
 def test_whatever_is_in_the_rows_the_history_is_valid_and_repaired_once(ada, turns):

@@ -253,7 +253,7 @@ def test_any_order_of_events_leaves_nobody_behind(ada, settings):
     numbers = st.lists(st.integers(0, 999), min_size=4, max_size=4)
     plays = st.lists(st.tuples(st.sampled_from(MOVES), numbers), min_size=8, max_size=8)
 
-    @hypothesis_settings(max_examples=15, deadline=None, phases=[Phase.explicit, Phase.generate])
+    @hypothesis_settings(max_examples=15, phases=[Phase.explicit, Phase.generate])
     @example(CARRIED_BESIDE_TWO)
     @given(plays)
     def use_script(moves: Any) -> None:
