@@ -4,6 +4,7 @@ Each package has its own (`<package>/locale/<language>/LC_MESSAGES/django.po`), 
 templates. A new message is left empty, for a person; one that no source has any more is removed.
 """
 
+import ast
 import io
 import re
 import sys
@@ -59,8 +60,8 @@ def template(package: str) -> Catalog:
     """Return the messages that a package's sources hold now, without translations."""
     found = Catalog(charset="utf-8", creation_date=_DATE)
     for path in _files(package):
-        for line, function, said, _comments in _extract(path):
-            texts, context = _texts_of(function, said)
+        for line, function, given in _extract(path):
+            texts, context = _texts_of(function, given)
             if texts:
                 found.add(texts, locations=[(str(path.relative_to(ROOT)), line)], context=context)
     return found
@@ -133,21 +134,37 @@ def _files(package: str) -> Iterator[Path]:
                 yield path
 
 
-def _extract(path: Path) -> Iterator[tuple[int, str, Any, Any]]:
+def _extract(path: Path) -> Iterator[tuple[int, str, list[Any]]]:
+    """Return each call of a function of gettext: its line, the function, the arguments; None for what is no literal."""
     text = path.read_text("utf-8")
     if path.suffix == ".html":
-        # Only here: reading templates needs Django, and Django a moment.
-        from django.utils.translation.template import templatize  # noqa: PLC0415
+        yield from _extract_from_template(text)
+        return
+    # Not by tokens: those of an f-string differ between versions of Python.
+    calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+    for call in sorted(calls, key=lambda call: (call.lineno, call.col_offset)):
+        if (name := _name_of(call.func)) in _KEYWORDS:
+            values = (getattr(argument, "value", None) for argument in call.args)
+            yield call.lineno, name, [it if isinstance(it, str) else None for it in values]
 
-        text = "\n".join(line.strip() for line in templatize(text).splitlines())
+
+def _extract_from_template(text: str) -> Iterator[tuple[int, str, list[Any]]]:
+    # Only here: reading templates needs Django, and Django a moment.
+    from django.utils.translation.template import templatize  # noqa: PLC0415
+
+    text = "\n".join(line.strip() for line in templatize(text).splitlines())
     keywords: Any = list(_KEYWORDS)
     found: Any = extract_python(io.BytesIO(text.encode()), keywords, [], {})
-    yield from found  # its type is not that of what it yields
+    for line, function, said, _comments in found:
+        yield line, function, list(said) if isinstance(said, tuple) else [said]
 
 
-def _texts_of(function: str, said: Any) -> tuple[Any, str | None]:
+def _name_of(function: ast.expr) -> str:
+    return str(getattr(function, "id", getattr(function, "attr", "")))
+
+
+def _texts_of(function: str, given: list[Any]) -> tuple[Any, str | None]:
     """Return a message, or its two forms, and its context; nothing where it is no literal."""
-    given = list(said) if isinstance(said, tuple) else [said]
     context = given.pop(0) if "pgettext" in function else None
     given = given[: 2 if "ngettext" in function or "npgettext" in function else 1]
     if not given or not all(isinstance(text, str) and text for text in given):

@@ -79,6 +79,19 @@ def test_a_faulty_translation_is_named(tmp_path, monkeypatch, msgid, msgstr, pro
     assert "not translated" in next(messages.problems("webchat", path))
 
 
+def test_messages_are_found_wherever_they_stand_in_the_source(tmp_path, monkeypatch):
+    monkeypatch.setattr(messages, "ROOT", tmp_path)
+    (tmp_path / "webchat").mkdir()
+    source = """
+text = f"{_('in a text')} {ngettext('one', 'many', n)}"
+text = translation.pgettext("verb", "in " "parts")
+text = _(name) + _(f"{name}") + other("no message")
+"""
+    (tmp_path / "webchat" / "views.py").write_text(source, "utf-8")
+    found = [(message.context, message.id) for message in messages.template("webchat")]
+    assert found[1:] == [(None, "in a text"), (None, ("one", "many")), ("verb", "in parts")]
+
+
 def modules() -> Iterator[Path]:
     for folder in (
         "webchat",
