@@ -121,16 +121,16 @@ def test_a_limit_of_the_settings_that_makes_an_idle_limit_unreachable_is_noticed
 def test_a_limit_of_the_settings_without_effect_is_told_where_the_database_may_be_asked(probe):
     services.save_tool_policy(tool_name="probe", values={"timeout_ms": 9_000}, by=None)
 
-    def told(databases):
-        messages = run_checks(tags=["database"], databases=databases)
+    def told(**asked):
+        messages = run_checks(**asked)
         return [message.msg for message in messages if message.id == "governance.I001"]
 
     with override_settings(GOVERNANCE_TOOL_TIMEOUTS={"probe": 5, "plain": 5}):
-        [sentence] = told(["default"])
+        [sentence] = told(tags=["database"], databases=["default"])
         assert "'probe'" in sentence
-        assert told(None) == []
+        assert told() == []
         services.save_tool_policy(tool_name="probe", values={"is_active": False}, by=None)
-        assert told(["default"]) == []
+        assert told(tags=["database"], databases=["default"]) == []
 
 
 def test_a_rule_of_approval_for_a_tool_that_is_not_installed_is_noticed(probe):

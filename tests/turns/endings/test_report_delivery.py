@@ -326,7 +326,7 @@ async def test_the_sweep_delivers_what_was_left_behind(chat: ChatDriver, setting
 @pytest.mark.parametrize(
     ("fault", "part"),
     [
-        ("lose_statement", 'T3."conversation_id"'),  # where the report is due
+        ("lose_statement", 'AS "has_reports"'),  # where the report is due
         ("lose_statement", 'INSERT INTO "turns_turn"'),  # what carries it
         ("lose_commit", 'INSERT INTO "turns_turn"'),  # it is there, but nobody was told
     ],
