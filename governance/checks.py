@@ -8,12 +8,11 @@ from django.conf import settings
 from django.core import checks
 from django.db import DatabaseError
 
-from governance import setting_rules
+from governance import setting_rules, toolbox_checks
 from governance.conf import EVERY_OTHER, app_settings
 from governance.core.policy import BUILT_IN_TIMEOUT
 from governance.core.registry import registry
 from governance.mcp import checks as mcp_checks
-from governance.toolbox import checks as toolbox_checks
 
 _INSTANT = 1.0  # a cancelled turn is over within one second (C1)
 

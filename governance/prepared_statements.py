@@ -120,10 +120,6 @@ class Select(_Statement, Generic[R]):
         self._build = build
         self._readers: dict[str, RowReader] = {}
 
-    def queryset(self, **values: Any) -> "QuerySet[Any, R]":
-        """Return the queryset itself: the slow path."""
-        return self._build(**values)
-
     def all(self, **values: Any) -> list[R]:
         database = thread_connection()
         compiled = self._for(database)
@@ -153,11 +149,6 @@ class Update(_Statement):
     def __init__(self, build: Callable[..., Changes], **places: "Field[Any, Any]") -> None:
         super().__init__(places)
         self._build = build
-
-    def run_slowly(self, **values: Any) -> int:
-        """Update by the queryset itself: the slow path."""
-        queryset, changes = self._build(**values)
-        return queryset.update(**changes)
 
     def run(self, **values: Any) -> int:
         """Return how many rows were changed."""

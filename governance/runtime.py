@@ -21,7 +21,7 @@ from governance.core.policy import resolve
 from governance.core.registry import registry
 from governance.core.tools import Isolation, Tool
 from governance.db import run_in_db_thread
-from governance.mcp import runtime as mcp_servers
+from governance.mcp_servers import runtime as mcp_servers
 from governance.per_loop import PerLoop
 from governance.policies import DatabasePolicySource
 from governance.private_files import make_directory, restrict

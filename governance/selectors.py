@@ -16,8 +16,8 @@ from governance.core.calls import OPEN_STATUSES, CallStatus, ErrorType
 from governance.core.policy import ToolLimits, cap, resolve
 from governance.core.registry import registry
 from governance.core.tools import Tool, estimated_tokens
-from governance.mcp.server_store import readable_spec
 from governance.mcp.specs import ServerSpec
+from governance.mcp_servers.store import readable_spec
 from governance.models import DefaultPolicy, McpServer, ToolCall
 from governance.policies import read_policies
 from governance.prepared_statements import Select, fields_of

@@ -19,8 +19,8 @@ _WORDS = """
 acquaintance anew arrive attendance became board came carrier carry cascade cascades cast casting clearance concluding
 crossing deaf deliveries depart door doors ear elsewhere errand errands families family following goodbye gone heard
 hurry lane lookout marks means moment moments news nobody nudge obey orders outliving overviews owed pacer
-pacing patience place places props quiet rounds said seen sharing somebody spoken standing storable surroundings
-tell tether tour told wake whoever wind wish wishes word words workplace
+pacing patience place places props quiet rounds said seen sharing somebody standing storable surroundings
+tell tether tour told whoever wind wish wishes word words workplace
 """
 PRIVATE_WORDS = frozenset(_WORDS.split())  # of our own, where the field has a usual one
 

@@ -55,7 +55,7 @@ def histogram(durations: CallDurations, *, limit_ms: int) -> SafeString:
     if not bars:
         return format_html("<p>{}</p>", _("No call ran in this time."))
     lines = [("limit", limit_ms, _("limit")), ("usual", usual or 0, "p95")]
-    places = [*bars, *(_place(span) for _name, span, _label in lines if span)]
+    places = [*bars, *(_bar_position(span) for _name, span, _label in lines if span)]
     scale = _Scale(
         int(min(places)), int(max(places)) + 1, max(ended[bar] + cut[bar] for bar in bars)
     )
@@ -66,7 +66,11 @@ def histogram(durations: CallDurations, *, limit_ms: int) -> SafeString:
             for bar in bars
             for piece in _bar(scale, bar, (("ended", ended[bar]), ("cut", cut[bar])))
         ),
-        *(_line(scale, name, _place(span), label, span) for name, span, label in lines if span),
+        *(
+            _line(scale, name, _bar_position(span), label, span)
+            for name, span, label in lines
+            if span
+        ),
     ]
     rows = [(_range(bar), ended[bar], cut[bar]) for bar in bars]
     heads = (_("Ran"), _("Ended by themselves"), _("Ran out of time"))
@@ -123,7 +127,7 @@ def timeouts_by_day(days: Sequence[Day], marks: Iterable[Mark]) -> SafeString:
     return figure(_("Timeouts by day"), told, drawn, heads, rows, role="group")
 
 
-def _place(span: float) -> float:
+def _bar_position(span: float) -> float:
     return bin_of(int(span)) / BINS_OF_A_BAR
 
 
@@ -134,9 +138,9 @@ def _range(bar: int) -> str:
 
 def _axis(scale: _Scale) -> list[SafeString]:
     ticks = [
-        (scale.x(_place(span)), format_duration(span))
+        (scale.x(_bar_position(span)), format_duration(span))
         for span in TICKS_MS
-        if scale.first <= _place(span) <= scale.last
+        if scale.first <= _bar_position(span) <= scale.last
     ]
     return [
         text(4, TOP + 10, str(scale.most)),

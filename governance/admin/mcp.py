@@ -20,7 +20,7 @@ from governance.admin.mixins import AuditedAdmin, DurationsAdmin, TimesAdmin
 from governance.admin.readonly import ReadOnlyAdmin
 from governance.admin.time_filter import time_filter
 from governance.form_fields import LinesField, WarnedForm
-from governance.mcp import edits
+from governance.mcp_servers import edits
 from governance.models import McpServer, McpServerChange
 
 if TYPE_CHECKING:

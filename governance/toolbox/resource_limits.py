@@ -45,13 +45,13 @@ class ResourceLimits:
         return (*sized, "--tmpfs", path)
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """The limits in force as text for people and models; empty if there are none."""
         told = [f"/tmp {_bytes(self.tmp_size)}"] if self.tmp_size and self.can_size else []  # noqa: S108
         if self.program:
             told = [
-                words
-                for value, words in (
+                description
+                for value, description in (
                     (self.processes, f"{self.processes} processes and threads at once"),
                     (
                         self.memory,
@@ -77,7 +77,9 @@ class ResourceLimits:
             )
         )
         return (
-            f"It may have met a limit. A command has: {self.words}." if met and self.words else ""
+            f"It may have met a limit. A command has: {self.description}."
+            if met and self.description
+            else ""
         )
 
 

@@ -114,7 +114,7 @@ class Sandbox:
         return self.is_demanded and self.mode is Mode.NONE
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """The mode in a few words, for people."""
         if self.mode is Mode.NONE:
             return "no sandbox, with all rights of the server's user"

@@ -70,7 +70,7 @@ def describe(tool: Tool, sandbox: Sandbox) -> Tool:
     elif sandbox.mode is not Mode.NONE:
         question = _ASKS_KEPT_IN
         network = "the network can be reached" if sandbox.network else "there is no network"
-        limits = f" At most: {sandbox.limits.words}." if sandbox.limits.words else ""
+        limits = f" At most: {sandbox.limits.description}." if sandbox.limits.description else ""
         words = _KEPT_IN.format(network=network, limits=limits)
         approval = None if sandbox.is_trusted else tool.approval
     description = f"{' '.join(said.split())} {words}"
@@ -117,7 +117,7 @@ class Shell:
         launch = await asyncio.to_thread(
             _prepare, workspace, settings=settings, command=command, directory=directory
         )
-        context.progress(f"Running: {launch.sandbox.words}")
+        context.progress(f"Running: {launch.sandbox.description}")
         output = Output(
             context, limit=settings.exec_output_limit, interval=settings.exec_report_interval
         )
@@ -150,7 +150,7 @@ def _prepare(
 
 def _result(status: int, text: str, *, sandbox: Sandbox, met: str, remark: str) -> str:
     limits = sandbox.limits
-    told = f"It met its limit of {met}. A command has: {limits.words}." if met else ""
+    told = f"It met its limit of {met}. A command has: {limits.description}." if met else ""
     if not told and sandbox.mode is not Mode.NONE:
         told = limits.explain(status, text)
     remarks = [line for line in (told, remark) if line]

@@ -1,6 +1,7 @@
 """Prepared statements: the same rows as the querysets that they are made of, for whatever values."""
 
 from datetime import UTC, datetime
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
@@ -17,6 +18,7 @@ from governance import call_store
 from governance.core.calls import CallStatus
 from governance.models import ToolCall
 from governance.prepared_statements import Insert, Select, Update, fields_of
+from tests.turns import slow_path
 
 pytestmark = pytest.mark.django_db
 
@@ -71,10 +73,10 @@ def test_a_select_has_the_rows_of_its_queryset(made: list[ToolCall], group: str,
         for statement in (INSTANCES, TUPLES):
             for step in range(3):
                 values = {"group": group, "step": step, "requested_at": at}
-                slow, fast = list(statement.queryset(**values)), statement.all(**values)
+                slow, fast = slow_path.select(statement, **values), statement.all(**values)
                 assert fast == slow
                 assert statement.first(**values) == (slow[0] if slow else None)
-        pairs = zip(INSTANCES.queryset(**values), INSTANCES.all(**values), strict=True)
+        pairs = zip(slow_path.select(INSTANCES, **values), INSTANCES.all(**values), strict=True)
         for expected, found in pairs:
             assert stored(found) == stored(expected)
             assert (found.pk, found.next_step) == (expected.pk, expected.next_step)
@@ -107,7 +109,11 @@ def test_a_move_of_a_call_writes_what_its_queryset_would(
         values |= {"result": result, "ended_at": at, "started_at": at}
         values = {name: values[name] for name in statement.places}
         outcomes = []
-        for run in (statement.run_slowly, statement.run, lambda **it: statement.run_each([it])):
+        for run in (
+            partial(slow_path.update, statement),
+            statement.run,
+            lambda **it: statement.run_each([it]),
+        ):
             moved = run(**values)
             outcomes.append((moved, stored(ToolCall.objects.get(pk=row.pk))))
             ToolCall.objects.filter(pk=row.pk).update(**stored(row))
@@ -139,7 +145,7 @@ def test_a_percent_sign_in_a_statement_is_no_place():
         lambda group: ToolCall.objects.filter(group=group).values_list(RawSQL("'%%s'", ())),
         **fields_of(ToolCall, "group"),
     )
-    assert statement.all(group="100%") == list(statement.queryset(group="100%")) == [("%s",)]
+    assert statement.all(group="100%") == slow_path.select(statement, group="100%") == [("%s",)]
 
 
 def test_an_update_may_count_up():

@@ -54,12 +54,19 @@ def slow_statements() -> Iterator[None]:
         yield
 
 
-def _select(statement: Select[Any], **values: Any) -> list[Any]:
-    return list(statement.queryset(**values))
+def select(statement: Select[Any], **values: Any) -> list[Any]:
+    """Read by the queryset itself."""
+    return list(statement._build(**values))
+
+
+def update(statement: Update, **values: Any) -> int:
+    """Update by the queryset itself."""
+    queryset, changes = statement._build(**values)
+    return queryset.update(**changes)
 
 
 def _update_each(statement: Update, many: Sequence[dict[str, Any]]) -> int:
-    return sum(statement.run_slowly(**values) for values in many)
+    return sum(update(statement, **values) for values in many)
 
 
 def _insert_one(_statement: Insert[Any], row: Any) -> Any:
@@ -78,8 +85,8 @@ def _insert_many(statement: Insert[Any], rows: Sequence[Any]) -> None:
 
 
 _SLOWLY: list[tuple[type, str, Callable[..., Any]]] = [
-    (Select, "all", _select),
-    (Update, "run", Update.run_slowly),
+    (Select, "all", select),
+    (Update, "run", update),
     (Update, "run_each", _update_each),
     (Insert, "one", _insert_one),
     (Insert, "many", _insert_many),

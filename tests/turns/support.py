@@ -22,6 +22,7 @@ from tests.faults.checker import OF_CONVERSATIONS
 from tests.support import PATIENCE, eventually, with_room
 from turns import selectors, services
 from turns.core.chat_model import ChatDelta, ChatRequest
+from turns.core.clock import TurnClock
 from turns.core.history import violations
 from turns.core.messages import Message
 from turns.events import sinks
@@ -309,6 +310,11 @@ def registered_fake_tools() -> Iterator[FakeTools]:
         _PROPS.open_all()
         for tool in _TOOLS:
             registry.unregister(tool.name)
+
+
+def is_paused(clock: TurnClock) -> bool:
+    """Whether the clock of a turn stands still."""
+    return clock._pauses > 0
 
 
 async def row(model: type[Model], **fields: Any) -> Any:

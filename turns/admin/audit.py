@@ -62,7 +62,7 @@ class CancelRequestAdmin(ExactSearchAdmin):
     """Every request to cancel, newest first."""
 
     content_fields: Collection[str] = ("answer",)
-    list_display = ["requested_at", "what", "whose", "took", "became", "turn_link"]
+    list_display = ["requested_at", "what", "whose", "took", "outcome_label", "turn_link"]
     list_select_related = ["turn__conversation__owner"]
     list_filter = [
         time_filter("requested_at", default=DAY),
@@ -76,7 +76,7 @@ class CancelRequestAdmin(ExactSearchAdmin):
     id_fields = ("turn",)
     search_fields = ["by_name", "tool_id"]
     search_help_text = _("A whole id of a turn or a call, or a whole user name")
-    readonly_fields = ["what", "took", "turn_link", "tools", "became", "answer"]
+    readonly_fields = ["what", "took", "turn_link", "tools", "outcome_label", "answer"]
     fields: ClassVar[Any] = [
         "turn_link",
         "what",
@@ -89,7 +89,7 @@ class CancelRequestAdmin(ExactSearchAdmin):
         "requested_at",
         "settled_at",
         "took",
-        "became",
+        "outcome_label",
         "answer",
     ]
 
@@ -101,7 +101,7 @@ class CancelRequestAdmin(ExactSearchAdmin):
         return f"{obj.by_name}, {obj.get_source_display()}"
 
     @admin.display(description=_("outcome"), ordering="outcome")
-    def became(self, obj: CancelRequest) -> str:
+    def outcome_label(self, obj: CancelRequest) -> str:
         return outcome_text(obj)
 
     @admin.display(description=_("cancel word and answer"))

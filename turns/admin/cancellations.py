@@ -53,7 +53,7 @@ class CancelledTurnAdmin(CancelRequestAdmin):
     """Every turn that somebody or something has cancelled, the last one first."""
 
     content_fields = ("answer", "told")
-    list_display = ["requested_at", "whose", "note", "took", "tools", "became", "turn_link"]
+    list_display = ["requested_at", "whose", "note", "took", "tools", "outcome_label", "turn_link"]
     search_fields = ["by_name"]
     search_help_text = _("A whole id of a turn, or a whole user name")
     list_filter = [
@@ -66,12 +66,12 @@ class CancelledTurnAdmin(CancelRequestAdmin):
     ]
     figures = [(_("Cancel latency"), f"admin:{LATENCY}")]
     readonly_fields = [
-        "turn_link", "requested_at", "settled", "took", "tools", "became", "answer", "calls", "told",
+        "turn_link", "requested_at", "settled", "took", "tools", "outcome_label", "answer", "calls", "told",
         "requests", "reached", *_LINKS.values(),
     ]  # fmt: skip
     fields = None
     fieldsets = [
-        (None, {"fields": ["turn_link", *_LINKS.values(), "became"]}),
+        (None, {"fields": ["turn_link", *_LINKS.values(), "outcome_label"]}),
         (_("Who, how and why"), {"fields": ["by_name", "source", "reason", "note", "mode", "answer"]}),
         (_("Time"), {"fields": ["requested_at", "settled", "took"]}),
         (_("What ran"), {"fields": ["tools", "calls", "requests", "reached"]}),
@@ -125,7 +125,7 @@ class CancelledTurnAdmin(CancelRequestAdmin):
         """What each call has answered the agent with, and what the next turn begins with."""
         calls = obj.calls_made
         lines = [(call.tool_name, call.call_id, turn_ending.text(call.result)) for call in calls]
-        return turn_ending.told_table(obj.turn, lines)
+        return turn_ending.model_texts_table(obj.turn, lines)
 
     @admin.display(description=_("cancel requests"))
     def requests(self, obj: CancelledTurn) -> SafeString | str:
@@ -159,7 +159,7 @@ def register_columns() -> None:
     """Add the calls of each turn to the export, and with content what their agent was told."""
     source = CancelledTurn._meta.label
     add_columns(source, Columns(names=("calls",), read=_calls))
-    add_columns(source, Columns(names=("told",), read=_told, are_content=True))
+    add_columns(source, Columns(names=("told",), read=_model_texts, are_content=True))
 
 
 def _calls(rows: Sequence[Row]) -> Iterator[Row]:
@@ -167,7 +167,7 @@ def _calls(rows: Sequence[Row]) -> Iterator[Row]:
     return ({"calls": facts[str(row["turn_id"])]} for row in rows)
 
 
-def _told(rows: Sequence[Row]) -> Iterator[Row]:
+def _model_texts(rows: Sequence[Row]) -> Iterator[Row]:
     facts = _by_turn(rows, with_content=True)
     return ({"told": facts[str(row["turn_id"])]} for row in rows)
 

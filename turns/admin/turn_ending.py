@@ -81,7 +81,7 @@ def _page_of(request: CancelRequest, reader: Any) -> SafeString | str:
     return page if isinstance(page, SafeString) else ""
 
 
-def told(turn: Turn) -> SafeString | str:
+def model_texts(turn: Turn) -> SafeString | str:
     """What each call that was stopped has answered the agent with, and what the next turn begins with."""
     stopped = [call for call in selectors.calls_of_group(str(turn.pk)) if _was_stopped(call)]
     reader = reader_of(turn)
@@ -93,10 +93,10 @@ def told(turn: Turn) -> SafeString | str:
         )
         for call in stopped
     ]
-    return told_table(turn, lines)
+    return model_texts_table(turn, lines)
 
 
-def told_table(turn: Turn, lines: Iterable[Any]) -> SafeString | str:
+def model_texts_table(turn: Turn, lines: Iterable[Any]) -> SafeString | str:
     """Return what calls have told, with what the next turn is told about this one."""
     lines = list(lines)
     if turn.status not in (*ACTIVE_STATUSES, TurnStatus.COMPLETED):

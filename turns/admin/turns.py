@@ -266,7 +266,7 @@ class TurnAdmin(ExactSearchAdmin):
     @admin.display(description=gettext_lazy("what the agent was told"))
     def told(self, obj: Turn) -> SafeString | str:
         """What each stopped call has answered, and what the next turn begins with."""
-        return turn_ending.told(obj)
+        return turn_ending.model_texts(obj)
 
     @admin.display(description=gettext_lazy("error"))
     def what_failed(self, obj: Turn) -> str:

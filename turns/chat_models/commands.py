@@ -98,16 +98,16 @@ class Item:
 
 def is_command(text: str) -> bool:
     """Return whether the text begins with the word of a command."""
-    return _word(text) in COMMANDS
+    return _keyword(text) in COMMANDS
 
 
 def read(command: str) -> Item:
     """Read one command with the prefixes before it. Raise `CommandProblem` if it cannot be understood."""
     count, timeout_ms, prefix = 1, None, ""
     for _place in range(_MAX_PREFIXES):
-        if _word(command) not in {"within", "repeat"}:
+        if _keyword(command) not in {"within", "repeat"}:
             break
-        prefix = _word(command)
+        prefix = _keyword(command)
         found = _match(command)
         command = found["rest"]
         if prefix == "within":
@@ -126,7 +126,7 @@ def read(command: str) -> Item:
 
 def _made(command: str) -> PlannedCall | Speech:
     """Return what a command without prefixes makes."""
-    word, found = _word(command), _match(command)
+    word, found = _keyword(command), _match(command)
     if word == "call":
         return PlannedCall(tool_name=found["tool"], input=_arguments(found))
     if word in {"say", "slowly"}:
@@ -143,7 +143,7 @@ def _made(command: str) -> PlannedCall | Speech:
 
 def _match(command: str) -> dict[str, Any]:
     """Return what follows the word of a command, by the groups of its pattern."""
-    word = _word(command)
+    word = _keyword(command)
     if word not in COMMANDS:
         shown = textwrap.shorten(command, 60, placeholder=" …").replace("`", "'")
         raise CommandProblem(_("The line `%(line)s` is not a command.") % {"line": shown})
@@ -193,5 +193,5 @@ def _unwrap(content: str) -> str:
     return f"{head.strip()}{newline}{below}" if head.strip() else below
 
 
-def _word(command: str) -> str:
+def _keyword(command: str) -> str:
     return command.split(maxsplit=1)[0].lower()

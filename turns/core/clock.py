@@ -32,11 +32,6 @@ class TurnClock:
         left = self.time_left
         return None if left is None else time.time() + left
 
-    @property
-    def is_paused(self) -> bool:
-        """Whether it stands still now."""
-        return self._pauses > 0
-
     def pause(self) -> None:
         """Stand still; several waits may overlap."""
         self._pauses += 1

@@ -24,7 +24,7 @@ from turns.cancelling import cancel_requests
 from turns.cancelling.descendants import cancel_descendants, cancel_with_descendants
 from turns.core.turns import ACTIVE_STATUSES
 from turns.events import log
-from turns.events.notifications import Notifications, TellOwner, notify
+from turns.events.notifications import Notifications, NotifyOwner, notify
 from turns.exceptions import ConversationNotFound, MessageRejected
 from turns.models import Conversation, ConversationChange, Turn
 from turns.storage import retention
@@ -78,12 +78,12 @@ def hide(conversation_id: UUID, user: User, source: CancelSource) -> Deleted:
     return Deleted(conversation_ids=ids, notifications=notifications)
 
 
-async def finish(*, tell_owner: TellOwner) -> None:
+async def finish(*, notify_owner: NotifyOwner) -> None:
     """Empty deleted conversations in which nothing runs any more; where something does, see that it ends."""
     for conversation_id in await _due():
         try:
             notifications = await _cancel_rest(conversation_id)
-            await notify(notifications, tell_owner=tell_owner)
+            await notify(notifications, notify_owner=notify_owner)
             if await _empty(conversation_id):
                 await asyncio.to_thread(remove_workspace, str(conversation_id))
                 await _remove_files()

@@ -22,7 +22,7 @@ from governance.sanitize import sanitize_text
 from turns.conf import app_settings
 from turns.core.events import CancelAcknowledged
 from turns.core.turns import BY_PEOPLE, TurnStatus
-from turns.core.wire import SaidAndAnswered
+from turns.core.wire import AnsweredCancelWord
 from turns.events import log, sinks, spoken_acknowledgements
 from turns.models import Acknowledgement, CancelRequest, Turn
 from turns.processes import background
@@ -99,9 +99,9 @@ def begin(answers: Iterable[int]) -> None:
         background.spawn(_give(pk), name=f"acknowledgement {pk}")
 
 
-def of_turns(turn_ids: Iterable[UUID]) -> dict[UUID, list[SaidAndAnswered]]:
+def of_turns(turn_ids: Iterable[UUID]) -> dict[UUID, list[AnsweredCancelWord]]:
     """Return the answers that were given, by the turn that they are shown with."""
-    found: dict[UUID, list[SaidAndAnswered]] = {}
+    found: dict[UUID, list[AnsweredCancelWord]] = {}
     rows = Acknowledgement.objects.filter(turn__in=list(turn_ids), at__isnull=False)
     for row in rows.order_by("pk"):
         found.setdefault(row.turn_id, []).append(_payload(row))
@@ -210,5 +210,5 @@ def _store(pk: int, text: str) -> log.Batch | None:
         return conversation.pk, log.append(conversation, row.turn_id, event)
 
 
-def _payload(row: Acknowledgement) -> SaidAndAnswered:
+def _payload(row: Acknowledgement) -> AnsweredCancelWord:
     return {"text": row.text, "said": row.said, "source": row.source}

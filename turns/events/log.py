@@ -181,7 +181,7 @@ def has(conversation_id: UUID, event: WireEvent) -> bool:
     return known.filter(turn_id=event["turn_id"], type=event["type"], at=at).exists()
 
 
-def was_told(conversation: Conversation, event: TurnEvent) -> bool:
+def has_equal(conversation: Conversation, event: TurnEvent) -> bool:
     """Whether one of the last events of a conversation says the same. What was pruned or lies far back does not count."""
     recent = Event.objects.filter(
         conversation_id=conversation.pk, seq__gt=conversation.last_seq - _RECENT, type=event.type

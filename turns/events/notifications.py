@@ -12,7 +12,7 @@ from uuid import UUID
 from turns.core.requests import PendingRequest
 from turns.events import acknowledgements, log, sinks
 
-TellOwner = Callable[[UUID, Sequence[PendingRequest]], Awaitable[None]]
+NotifyOwner = Callable[[UUID, Sequence[PendingRequest]], Awaitable[None]]
 """Tells a process what was stored for its turns."""
 
 
@@ -45,7 +45,7 @@ class Notifications:
         self.has_left_out |= other.has_left_out
 
 
-async def notify(notifications: Notifications, *, tell_owner: TellOwner) -> None:
+async def notify(notifications: Notifications, *, notify_owner: NotifyOwner) -> None:
     """Publish the events, and tell all owners meanwhile, so that none waits for a broker or for another.
 
     What gets lost, polls find.
@@ -53,7 +53,7 @@ async def notify(notifications: Notifications, *, tell_owner: TellOwner) -> None
     if not notifications.requests:
         await _publish(notifications)
         return
-    told = (tell_owner(owner_id, asked) for owner_id, asked in notifications.requests.items())
+    told = (notify_owner(owner_id, asked) for owner_id, asked in notifications.requests.items())
     await asyncio.gather(_publish(notifications), *told)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from uuid import UUID, uuid4
 
 from governance.db import run_in_db_thread
-from turns.events.notifications import Notifications, TellOwner, notify
+from turns.events.notifications import Notifications, NotifyOwner, notify
 from turns.models import Process
 from turns.presence import viewers
 
@@ -27,12 +27,12 @@ class Presence:
 class PresenceTracker:
     """Counts the open sockets of one process as rows, so that every process and every tab counts.
 
-    `tell_owner` reaches the owner of a turn, in whatever process it is.
+    `notify_owner` reaches the owner of a turn, in whatever process it is.
     """
 
-    def __init__(self, process: Process, *, tell_owner: TellOwner) -> None:
+    def __init__(self, process: Process, *, notify_owner: NotifyOwner) -> None:
         self._process = process
-        self._tell_owner = tell_owner
+        self._notify_owner = notify_owner
         self._present: dict[str, UUID] = {}
         self._lock = asyncio.Lock()  # the list here and the rows change together
         self._swept_at = float("-inf")
@@ -63,7 +63,7 @@ class PresenceTracker:
                 facts = {"conversation_id": str(presence.conversation_id)}
                 logger.exception("A viewer who has left is still on the list", extra=facts)
                 return
-        await notify(notifications, tell_owner=self._tell_owner)
+        await notify(notifications, notify_owner=self._notify_owner)
 
     async def poll(self) -> None:
         """Sweep if the last time was a while ago."""
@@ -75,7 +75,7 @@ class PresenceTracker:
         self._swept_at = time.monotonic()
         async with self._lock:
             notifications = await _sweep(self._process, dict(self._present))
-        await notify(notifications, tell_owner=self._tell_owner)
+        await notify(notifications, notify_owner=self._notify_owner)
 
 
 _join = run_in_db_thread(viewers.join)

@@ -316,4 +316,4 @@ def _notify(turn: Turn, notice: Notice) -> Events:
     event = TurnError(
         code=notice.code, message=notice.message, reason=notice.reason, wait_ms=wait_ms
     )
-    return [] if notice.lasts and log.was_told(turn.conversation, event) else [event]
+    return [] if notice.lasts and log.has_equal(turn.conversation, event) else [event]

@@ -16,7 +16,7 @@ from turns.core.ports import ClaimedTurn
 from turns.core.runner import TurnRunner
 from turns.core.supervisor import TurnSupervisor
 from turns.endings import deletions, recovery
-from turns.events.notifications import TellOwner, notify
+from turns.events.notifications import NotifyOwner, notify
 from turns.models import Process
 from turns.presence.tracker import PresenceTracker
 from turns.processes import background, process_registry, wakeups
@@ -48,16 +48,16 @@ class Runtime:
         ownership: Ownership,
         *,
         max_live: int,
-        tell_owner: TellOwner,
+        notify_owner: NotifyOwner,
     ) -> None:
         self.is_over = False
         self.ownership = ownership
         self.lock = PriorityLock()
         self.progress = ProgressWriter(self.lock)
         self.texts = TextWrites()
-        self.presence = PresenceTracker(ownership.process, tell_owner=tell_owner)
+        self.presence = PresenceTracker(ownership.process, notify_owner=notify_owner)
         self.supervisor = TurnSupervisor(
-            store=DatabaseStore(ownership, lock=self.lock, tell_owner=tell_owner),
+            store=DatabaseStore(ownership, lock=self.lock, notify_owner=notify_owner),
             make_runner=self._make_runner,
             poll_interval=app_settings.POLL_INTERVAL,
             cancel_bound=app_settings.CANCEL_BOUND,
@@ -65,21 +65,21 @@ class Runtime:
             on_poll=self._poll,
             max_live=max_live,
         )
-        self._tell_owner = tell_owner
+        self._notify_owner = notify_owner
         self._tool_reporter = ToolReporter()
         self._listener = WakeupListener(self.supervisor.check_requests)
-        self._deletions = partial(deletions.finish, tell_owner=tell_owner)
+        self._deletions = partial(deletions.finish, notify_owner=notify_owner)
         self._runs_turns = max_live > 0
         self._callbacks: list[Callable[[], object]] = []
         self._periodic_tasks: set[asyncio.Task[None]] = set()
 
     @classmethod
     async def begin(
-        cls, *, role: str, name: str = "", max_live: int, tell_owner: TellOwner
+        cls, *, role: str, name: str = "", max_live: int, notify_owner: NotifyOwner
     ) -> "Runtime":
         """Register this process, end what a dead one left behind, then let turns begin (H4).
 
-        `tell_owner` reaches the owner of a turn, in whatever process it is.
+        `notify_owner` reaches the owner of a turn, in whatever process it is.
         """
         await get_executor()
         if max_live:
@@ -87,10 +87,10 @@ class Runtime:
         register = partial(process_registry.register, role=role, name=name, turn_limit=max_live)
         ownership = Ownership(
             lambda: run_in_db_thread(register)(has_shared_layer=wakeups.are_shared()),
-            tell_owner=tell_owner,
+            notify_owner=notify_owner,
         )
         await ownership.begin()
-        runtime = cls(ownership, max_live=max_live, tell_owner=tell_owner)
+        runtime = cls(ownership, max_live=max_live, notify_owner=notify_owner)
         await runtime._start()
         return runtime
 
@@ -148,7 +148,7 @@ class Runtime:
         recovered, waiting = await run_in_db_thread(recovery.recover)()
         if await run_in_db_thread(process_registry.lack_shared_layer)():
             logger.error("Several processes are alive that do not hear each other: set REDIS_URL")
-        await notify(recovered, tell_owner=self._tell_owner)
+        await notify(recovered, notify_owner=self._notify_owner)
         self.supervisor.start()
         for conversation_id in waiting:
             self.supervisor.wake(conversation_id)

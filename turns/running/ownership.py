@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from governance.db import run_in_db_thread
 from turns.core.supervisor import TurnSupervisor
 from turns.endings import recovery
-from turns.events.notifications import TellOwner, notify
+from turns.events.notifications import NotifyOwner, notify
 from turns.models import Process
 from turns.processes import leases, process_registry
 from turns.processes.leases import Lease
@@ -26,9 +26,9 @@ Moved = Callable[[Process], None]
 class Ownership:
     """The one registration of an event loop at a time. `register` writes a new row and returns it."""
 
-    def __init__(self, register: Register, *, tell_owner: TellOwner) -> None:
+    def __init__(self, register: Register, *, notify_owner: NotifyOwner) -> None:
         self._register = register
-        self._tell_owner = tell_owner
+        self._notify_owner = notify_owner
         self._lease: Lease | None = None
         self._supervisor: TurnSupervisor | None = None
         self._moved: Moved | None = None
@@ -107,7 +107,7 @@ class Ownership:
         if self._moved is not None:
             self._moved(self.process)
         recovered, waiting = await _recover()
-        await notify(recovered, tell_owner=self._tell_owner)
+        await notify(recovered, notify_owner=self._notify_owner)
         if self._supervisor is not None:
             self._supervisor.resume()
             for conversation_id in waiting:

@@ -77,11 +77,6 @@ class ProgressWriter:
         self._pending: dict[LiveCall, tuple[ClaimedTurn, Lease | None]] = {}
         self._writing: asyncio.Task[None] | None = None
 
-    @property
-    def has_pending(self) -> bool:
-        """Whether something waits to be written."""
-        return bool(self._pending)
-
     def note(self, turn: ClaimedTurn, call: LiveCall, *, lease: Lease | None) -> None:
         """Let the progress of a call be written soon, as it is then."""
         self._pending[call] = turn, lease

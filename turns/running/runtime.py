@@ -104,7 +104,7 @@ async def check_requests() -> None:
         await runtime.supervisor.check_requests()
 
 
-async def tell_owner(owner_id: UUID, requests: Sequence[PendingRequest]) -> None:
+async def notify_owner(owner_id: UUID, requests: Sequence[PendingRequest]) -> None:
     """Let the owner of turns apply requests that were stored for them (C12).
 
     In this process it gets them as they are, another one is woken to read them. A wake-up that gets lost costs a second:
@@ -199,7 +199,7 @@ def _running() -> Runtime | None:
 async def _begin() -> Runtime:
     role, max_live = _Role.of_this_process()
     runtime = await Runtime.begin(
-        role=role, name=_Role.name, max_live=max_live, tell_owner=tell_owner
+        role=role, name=_Role.name, max_live=max_live, notify_owner=notify_owner
     )
     _freeze_modules()
     return runtime

@@ -17,7 +17,7 @@ from turns.core.requests import PendingRequest
 from turns.core.turns import TurnEnding
 from turns.endings import recovery, report_delivery, turn_endings
 from turns.events import log, sinks
-from turns.events.notifications import Notifications, TellOwner, notify
+from turns.events.notifications import Notifications, NotifyOwner, notify
 from turns.processes.background import spawn
 from turns.queueing import scheduling
 from turns.running import requests
@@ -38,10 +38,12 @@ _waiting_conversations = run_in_query_thread(scheduling.waiting_conversations)
 class DatabaseStore:
     """Keeps turns in the database; publishes what it has persisted."""
 
-    def __init__(self, ownership: Ownership, *, lock: PriorityLock, tell_owner: TellOwner) -> None:
+    def __init__(
+        self, ownership: Ownership, *, lock: PriorityLock, notify_owner: NotifyOwner
+    ) -> None:
         self._ownership = ownership
         self._lock = lock
-        self._tell_owner = tell_owner
+        self._notify_owner = notify_owner
         self._batch = scheduling.ClaimBatch()
 
     async def claim_next(self) -> ClaimedTurn | None:
@@ -93,14 +95,14 @@ class DatabaseStore:
         checkpoint("after_end")
         if ended is None:
             return False
-        await notify(ended, tell_owner=self._tell_owner)
+        await notify(ended, notify_owner=self._notify_owner)
         for conversation_id, events in deliveries:
             await sinks.publish(conversation_id, events)
         return True
 
     async def sweep(self, live: Collection[UUID]) -> None:
         """End what has no live owner, and tell of it."""
-        await notify(await _sweep(self._ownership.process, live), tell_owner=self._tell_owner)
+        await notify(await _sweep(self._ownership.process, live), notify_owner=self._notify_owner)
 
     async def dispatch_again(self) -> None:
         """Dispatch turns again that were queued a while ago and that nobody has claimed."""

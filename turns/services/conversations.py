@@ -230,11 +230,11 @@ async def _notify_of(receipt: CancelReceipt) -> CancelReceipt:
     """Tell of what was ended at once, and let the owner obey the rest without waiting for its poll."""
     if receipt.outcome is OpOutcome.ACCEPTED:
         checkpoint("after_cancel_stored")
-    await notify(receipt.notifications, tell_owner=runtime.tell_owner)
+    await notify(receipt.notifications, notify_owner=runtime.notify_owner)
     if not receipt.notifications.has_left_out:
         return receipt
     left_out = await _cancel_left_out(receipt.turn_id)
-    await notify(left_out, tell_owner=runtime.tell_owner)
+    await notify(left_out, notify_owner=runtime.notify_owner)
     return replace(receipt, descendants=max(receipt.descendants, left_out.cancelled))
 
 

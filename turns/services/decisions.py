@@ -70,7 +70,7 @@ async def decide_tool(
     if receipt.conversation_id is not None:
         await sinks.publish(receipt.conversation_id, receipt.events)
         if receipt.requests and receipt.owner_id is not None:
-            await runtime.tell_owner(receipt.owner_id, receipt.requests)
+            await runtime.notify_owner(receipt.owner_id, receipt.requests)
     return receipt
 
 

@@ -58,7 +58,7 @@ async def delete_conversation(
     """
     running = await runtime.ensure_started()
     deleted = await _hide(conversation_id, user, source)
-    await notify(deleted.notifications, tell_owner=runtime.tell_owner)
+    await notify(deleted.notifications, notify_owner=runtime.notify_owner)
     running.finish_deletions()
     return Deleted(
         cancelled=deleted.notifications.cancelled, conversation_ids=deleted.conversation_ids

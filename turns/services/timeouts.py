@@ -80,7 +80,7 @@ async def set_deadline(
     # Stored also where the call runs here: an answer that is lost must not lose the request.
     receipt, change = await _store(asked, timeout_ms, extend_ms)
     if change is not None and asked.owner_id is not None:
-        await runtime.tell_owner(asked.owner_id, [change])
+        await runtime.notify_owner(asked.owner_id, [change])
     call = await runtime.find_call(turn_id, tool_id)
     if receipt.outcome is not OpOutcome.ACCEPTED or call is None or not call.has_policy:
         return receipt  # elsewhere, about to begin here, or over: its row knows

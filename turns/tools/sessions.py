@@ -90,7 +90,7 @@ async def sessions_cancel(context: ToolContext, session: str) -> str:
     except ValueError:
         raise ToolFailed(f"[ERROR] {session[:80]!r} is not the id of a session.") from None
     notifications = await _cancel_session(UUID(context.metadata["conversation_id"]), wanted)
-    await notify(notifications, tell_owner=runtime.tell_owner)
+    await notify(notifications, notify_owner=runtime.notify_owner)
     if not notifications.cancelled:
         return "There is no such session at work for this conversation: it has ended, or never was."
     return f"The session was told to end, {notifications.cancelled} sub-agents in all."
@@ -153,7 +153,7 @@ def _give_up(context: ToolContext) -> None:
 
 
 async def _notify_of(end: Callable[[], Awaitable[Notifications]]) -> None:
-    await notify(await until_done(end), tell_owner=runtime.tell_owner)
+    await notify(await until_done(end), notify_owner=runtime.notify_owner)
 
 
 def _answer(context: ToolContext, report: Report | None) -> str:

@@ -14,7 +14,7 @@ from django.urls import reverse
 
 from governance import ToolCall, registry, runtime
 from governance.db import run_in_db_thread
-from governance.mcp import runtime as servers
+from governance.mcp_servers import runtime as servers
 from governance.models import McpServer, McpServerChange
 from tests.governance.core.process_table import tagged
 from tests.governance.mcp.support import HERE, MARK

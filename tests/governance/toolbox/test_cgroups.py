@@ -70,6 +70,6 @@ def test_a_group_that_was_not_handed_over_is_left_alone(monkeypatch, tmp_path):
 
 def test_memory_is_said_to_be_of_all_together(tmp_path):
     alone = ResourceLimits(memory=10**9, program="/usr/bin/prlimit")
-    assert alone.words == "1 GB of memory for each"
+    assert alone.description == "1 GB of memory for each"
     together = ResourceLimits(memory=10**9, program="/usr/bin/prlimit", group=str(tmp_path))
-    assert together.words == "1 GB of memory"
+    assert together.description == "1 GB of memory"

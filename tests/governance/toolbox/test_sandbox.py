@@ -334,7 +334,10 @@ async def test_what_a_command_takes_with_all_its_processes_is_limited_in_a_deleg
 ):
     """CONTRIBUTING.md says how to run it in one."""
     if not FOUND.limits.group:
-        assert " of memory for each" in replace(FOUND.limits, memory=10**9, program="prlimit").words
+        assert (
+            " of memory for each"
+            in replace(FOUND.limits, memory=10**9, program="prlimit").description
+        )
         return
     sandboxed.change(exec_memory=60_000_000, exec_max_processes=30)
     with pytest.raises(ToolFailed) as caught:

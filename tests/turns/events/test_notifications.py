@@ -18,7 +18,7 @@ async def test_no_owner_waits_until_another_was_told():
     all_told = asyncio.Barrier(len(owners))
     told: set[UUID] = set()
 
-    async def tell_owner(owner_id: UUID, requests: Sequence[PendingRequest]) -> None:
+    async def notify_owner(owner_id: UUID, requests: Sequence[PendingRequest]) -> None:
         assert [request.turn_id for request in requests] == [owner_id]
         told.add(owner_id)
         await all_told.wait()
@@ -26,30 +26,30 @@ async def test_no_owner_waits_until_another_was_told():
     notifications = Notifications()
     for owner_id in owners:
         notifications.ask(owner_id, PendingCancel(turn_id=owner_id, cancellation=CANCELLATION))
-    await asyncio.wait_for(notify(notifications, tell_owner=tell_owner), 5)
+    await asyncio.wait_for(notify(notifications, notify_owner=notify_owner), 5)
     assert told == owners
 
 
 async def test_no_owner_waits_until_the_events_are_published():
     """A broker takes its time; what is to be cancelled runs on meanwhile."""
     owner_id, conversation_id = uuid4(), uuid4()
-    was_told = asyncio.Event()
+    has_equal = asyncio.Event()
     published: list[str] = []
 
     class SlowSink:
         async def publish(self, conversation_id: UUID, event: dict[str, Any]) -> None:
-            await was_told.wait()
+            await has_equal.wait()
             published.append(event["type"])
 
-    async def tell_owner(_owner_id: UUID, _requests: Sequence[PendingRequest]) -> None:
-        was_told.set()
+    async def notify_owner(_owner_id: UUID, _requests: Sequence[PendingRequest]) -> None:
+        has_equal.set()
 
     notifications = Notifications([(conversation_id, [{"type": "one"}, {"type": "two"}])])
     notifications.ask(owner_id, PendingCancel(turn_id=owner_id, cancellation=CANCELLATION))
     slow = SlowSink()
     sinks.register(slow)
     try:
-        await asyncio.wait_for(notify(notifications, tell_owner=tell_owner), 5)
+        await asyncio.wait_for(notify(notifications, notify_owner=notify_owner), 5)
     finally:
         sinks.unregister(slow)
     assert published == ["one", "two"]

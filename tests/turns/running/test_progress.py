@@ -121,11 +121,11 @@ async def test_does_not_keep_a_call_or_a_turn_from_its_end(chat: ChatDriver, fak
         await asyncio.wait_for(reported.wait(), 10)
         running = await runtime.ensure_started()
         async with running.lock.acquired(Urgency.WORK):
-            await eventually(lambda: running.progress.has_pending)
+            await eventually(lambda: running.progress._pending)
             receipt = await chat.cancel(turn_id)
             assert receipt.status == "cancelling"
         assert (await chat.ended(turn_id)).status == "cancelled"
-        await eventually(lambda: not running.progress.has_pending)
+        await eventually(lambda: not running.progress._pending)
         await chat.check()
     finally:
         registry.unregister(tool.name)

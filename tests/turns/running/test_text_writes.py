@@ -10,6 +10,7 @@ from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 
 from tests.faulty_database import FaultyDatabase
+from tests.turns import slow_path
 from tests.turns.row_factory import RowFactory
 from tests.turns.support import in_database
 from turns.models import Message
@@ -50,7 +51,7 @@ def test_the_texts_of_many_turns_are_one_transaction(ada):
 def test_nothing_is_stored_where_it_does_not_belong(ada, planted, epoch):
     (row, text), (other, kept) = plant(ada, **planted), plant(ada)
     values = {"turn": text.turn.id, "epoch": epoch, "step": 1, "content": []}
-    assert STREAMED.run_slowly(**values) == 0
+    assert slow_path.update(STREAMED, **values) == 0
     assert STREAMED.run(**values) == 0
     assert text_writes.store([kept]) == [True]
     assert stored(row) == ""

@@ -11,7 +11,7 @@ from django.db import OperationalError
 
 from governance import CallStatus, Cancellation, CancelReason, TimeoutSource
 from tests.support import PATIENCE, eventually
-from tests.turns.support import ChatDriver, in_database, row
+from tests.turns.support import ChatDriver, in_database, is_paused, row
 from tests.turns.tools.scripted_agents import (
     ask,
     child,
@@ -371,7 +371,7 @@ async def test_both_clocks_stand_still_while_a_sub_agent_asks_a_person(chat: Cha
     ]
 
     def all_stand_still() -> bool:
-        return all(clock.is_paused for clock in clocks)
+        return all(is_paused(clock) for clock in clocks)
 
     await eventually(all_stand_still)
     await chat.sink.until(
@@ -380,7 +380,7 @@ async def test_both_clocks_stand_still_while_a_sub_agent_asks_a_person(chat: Cha
 
     await chat.decide(leaf.pk, "c1")
     assert (await chat.ended(turn_id)).status == "completed"
-    assert not any(clock.is_paused for clock in clocks)
+    assert not any(is_paused(clock) for clock in clocks)
 
 
 async def test_a_conversation_takes_its_sub_agents_with_it(chat: ChatDriver):

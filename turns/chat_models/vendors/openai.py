@@ -45,7 +45,7 @@ class _Stream(OpenAIStreamedResponse):
                 # What follows no documentation may lack any of it.
                 for piece in getattr(choice.delta, "tool_calls", None) or ():
                     if getattr(piece, "index", None) is not None:
-                        calls.place(piece)
+                        calls.set_index(piece)
             yield chunk
 
 
@@ -57,7 +57,7 @@ class _Calls:
         self._seen: dict[int, tuple[str, str]] = {}  # id and arguments so far
         self._next = 0
 
-    def place(self, piece: ChoiceDeltaToolCall) -> None:
+    def set_index(self, piece: ChoiceDeltaToolCall) -> None:
         """Put the call's own index into the piece."""
         place = self._places.get(piece.index)
         if place is None or self._begins_another(piece, *self._seen[place]):

@@ -36,13 +36,13 @@ from turns.core.wire.messages import (
 )
 from turns.core.wire.turns import (
     ActiveTurn,
+    AnsweredCancelWord,
     BackgroundWork,
     EndedTurn,
     LiveTurn,
     Notice,
     Parked,
     RunningTool,
-    SaidAndAnswered,
     Snapshot,
     TurnFacts,
     TurnWithCalls,
@@ -50,6 +50,7 @@ from turns.core.wire.turns import (
 
 __all__ = [
     "ActiveTurn",
+    "AnsweredCancelWord",
     "AttachmentContent",
     "AuditedRepair",
     "BackgroundWork",
@@ -75,7 +76,6 @@ __all__ = [
     "QuestionTerms",
     "RepairedCall",
     "RunningTool",
-    "SaidAndAnswered",
     "Snapshot",
     "Standing",
     "StoredMessage",

@@ -12,7 +12,7 @@ from turns.core.wire.fields import Limit, Milliseconds, OneOf
 from turns.core.wire.messages import StoredMessage
 
 
-class SaidAndAnswered(TypedDict):
+class AnsweredCancelWord(TypedDict):
     """A cancel word and the answer to it."""
 
     text: str
@@ -111,7 +111,7 @@ class TurnFacts(TypedDict):
 class EndedTurn(TurnFacts):
     """A turn that is over; `notice` is the last thing that people were told in it."""
 
-    acknowledgements: list[SaidAndAnswered]
+    acknowledgements: list[AnsweredCancelWord]
     notice: Notice | None
 
 

@@ -56,6 +56,12 @@ export const MAIN_ARGUMENTS = Object.freeze(["command", "url", "path", "query", 
 export const EVENTS_AFTER_END = Object.freeze(["cancel_acknowledged", "history_repaired", "tool_settled"]);
 
 /**
+ * A cancel word and the answer to it.
+ *
+ * @typedef {Readonly<{text: string, said: string, source: "typed"|"voice"}>} AnsweredCancelWord
+ */
+
+/**
  * A file that a person has attached, or an image that a call has shown: `tool_use_id`. An image has its size in pixels.
  *
  * @typedef {Readonly<{type: "image"|"document", attachment_id: string, name: string, media_type: string, size: number, width?: number, height?: number, tool_use_id?: string}>} AttachmentContent
@@ -94,7 +100,7 @@ export const EVENTS_AFTER_END = Object.freeze(["cancel_acknowledged", "history_r
 /**
  * A turn that is over; `notice` is the last thing that people were told in it.
  *
- * @typedef {Readonly<{turn_id: string, number: number, version: number, replaced_by: string|null, agent: string, status: "queued"|"running"|"cancelling"|"completed"|"cancelled"|"failed"|"timed_out"|"interrupted", started: boolean, user_message: string, attachments: ReadonlyArray<AttachmentContent>, source: string, ended_by: EndedBy|null, ended_by_reason: string, ended_by_source: string, error_code: string|null, error_message: string|null, duration_ms: number|null, usage: Readonly<Record<string, any>>, acknowledgements: ReadonlyArray<SaidAndAnswered>, notice: Notice|null}>} EndedTurn
+ * @typedef {Readonly<{turn_id: string, number: number, version: number, replaced_by: string|null, agent: string, status: "queued"|"running"|"cancelling"|"completed"|"cancelled"|"failed"|"timed_out"|"interrupted", started: boolean, user_message: string, attachments: ReadonlyArray<AttachmentContent>, source: string, ended_by: EndedBy|null, ended_by_reason: string, ended_by_source: string, error_code: string|null, error_message: string|null, duration_ms: number|null, usage: Readonly<Record<string, any>>, acknowledgements: ReadonlyArray<AnsweredCancelWord>, notice: Notice|null}>} EndedTurn
  */
 
 /**
@@ -149,12 +155,6 @@ export const EVENTS_AFTER_END = Object.freeze(["cancel_acknowledged", "history_r
  * A tool that runs now.
  *
  * @typedef {Readonly<{tool_name: string, tool_title: string}>} RunningTool
- */
-
-/**
- * A cancel word and the answer to it.
- *
- * @typedef {Readonly<{text: string, said: string, source: "typed"|"voice"}>} SaidAndAnswered
  */
 
 /**

@@ -105,7 +105,7 @@ export function addReports(turn, wires) {
   return reports.size ? { ...turn, items: [...turn.items, ...reports.values()] } : turn;
 }
 
-/** Add the answer to a cancel word. @param {Turn} turn @param {import("../net/wire.js").SaidAndAnswered} wire @returns {Turn} */
+/** Add the answer to a cancel word. @param {Turn} turn @param {import("../net/wire.js").AnsweredCancelWord} wire @returns {Turn} */
 export function addAcknowledgement(turn, { said, text, source }) {
   return { ...turn, acknowledgements: [...turn.acknowledgements, { said, text, source }] };
 }

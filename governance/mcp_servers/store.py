@@ -16,7 +16,7 @@ from governance.models import McpServer
 from governance.prepared_statements import Select
 from governance.sanitize import sanitize_text
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("governance.mcp.server_store")
 
 _LONGEST = 500
 _ENABLED = Select(lambda: McpServer.objects.filter(enabled=True))

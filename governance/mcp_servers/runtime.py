@@ -14,12 +14,12 @@ from governance.conf import app_settings
 from governance.core.cancellation import CancellationToken
 from governance.core.registry import registry
 from governance.db import run_in_db_thread
-from governance.mcp.server_store import RowHealth, read_specs
 from governance.mcp.tools import McpTools
+from governance.mcp_servers.store import RowHealth, read_specs
 from governance.models import McpServer
 from governance.per_loop import PerLoop
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("governance.mcp.runtime")
 
 _LOOK_EVERY = 2.0  # seconds between two looks for edits that were made in another process
 _FRESH_FOR = 4.0  # seconds; a turn that begins need not look if the rows were read so lately
