@@ -187,15 +187,20 @@ def record(
         **subject,
     )
     log(row, action=action, summary=change.summary, by=by)
-    with translation.override(None):  # the log speaks one language, whoever edits
-        facts = {"subject": str(row), "action": action, "by_id": by.pk if by else None}
-    version = {"version": change.version} if hasattr(change, "version") else {}
-    extra = {**facts, **version, **_numbers(changes)}
-    transaction.on_commit(partial(logger.info, "An edit was saved", extra=extra), robust=True)
+    facts = _log_facts(change, row, changes, by)
+    transaction.on_commit(partial(logger.info, "An edit was saved", extra=facts), robust=True)
     if signal is not None:
         send = partial(signal.send_robust, sender=type(row), **subject)
         transaction.on_commit(send, robust=True)
     return change
+
+
+def _log_facts(change: Any, row: models.Model, changes: Changes, by: Editor) -> dict[str, Any]:
+    with translation.override(None):  # the log speaks one language, whoever edits
+        subject = str(row)
+    facts = {"subject": subject, "action": change.action, "by_id": by.pk if by else None}
+    version = {"version": change.version} if hasattr(change, "version") else {}
+    return {**facts, **version, **_numbers(changes)}
 
 
 def _numbers(changes: Changes) -> dict[str, str]:

@@ -128,8 +128,8 @@ def check_together(**_: Any) -> list[checks.CheckMessage]:
     return found
 
 
-def check_exposure(**_: Any) -> list[checks.CheckMessage]:
-    """Check that tools which reach the host or its network were enabled on purpose."""
+def check_exec(**_: Any) -> list[checks.CheckMessage]:
+    """Check that commands of chat users were enabled on purpose, and have a directory."""
     found: list[checks.CheckMessage] = []
     if app_settings.EXEC_ENABLED and not str(app_settings.WORKSPACE_ROOT):
         found.append(
@@ -150,16 +150,21 @@ def check_exposure(**_: Any) -> list[checks.CheckMessage]:
                 id="governance.W007",
             )
         )
-    if app_settings.WEB_ALLOW_PRIVATE and not settings.DEBUG:
-        found.append(
-            checks.Warning(
-                "GOVERNANCE_WEB_ALLOW_PRIVATE is on while DEBUG is off: web_fetch can read what only this machine's"
-                " network may see.",
-                hint="Switch it off unless everybody who may chat may see that network; then silence this.",
-                id="governance.W008",
-            )
-        )
     return found
+
+
+def check_private_addresses(**_: Any) -> list[checks.CheckMessage]:
+    """Check that the tools were let into the server's own network on purpose."""
+    if not app_settings.WEB_ALLOW_PRIVATE or settings.DEBUG:
+        return []
+    return [
+        checks.Warning(
+            "GOVERNANCE_WEB_ALLOW_PRIVATE is on while DEBUG is off: web_fetch can read what only this machine's"
+            " network may see.",
+            hint="Switch it off unless everybody who may chat may see that network; then silence this.",
+            id="governance.W008",
+        )
+    ]
 
 
 def register_all() -> None:
@@ -169,7 +174,8 @@ def register_all() -> None:
         check_tool_names,
         check_tools,
         check_together,
-        check_exposure,
+        check_exec,
+        check_private_addresses,
         toolbox_checks.check_sandbox,
         toolbox_checks.check_search,
         toolbox_checks.check_search_provider,

@@ -139,45 +139,57 @@ def check_deployment(**_: Any) -> list[checks.CheckMessage]:
     return found
 
 
-def check_sign_in(**_: Any) -> list[checks.CheckMessage]:
-    """Sign-ins are limited: nobody stalls a process with them, or guesses passwords without end."""
+def check_password_backend(**_: Any) -> list[checks.CheckMessage]:
+    """Nobody stalls a process with sign-ins."""
+    if not any(getattr(kind, "authenticate", None) is UNGUARDED for kind in _backends()):
+        return []
+    return [
+        checks.Warning(
+            "Passwords are checked as many at a time as come: a few dozen sign-ins stall a process and its turns.",
+            hint=f"Put {SIGN_IN_BACKEND!r} into AUTHENTICATION_BACKENDS instead, and {SIGN_IN_MIDDLEWARE!r} into"
+            " MIDDLEWARE.",
+            id="webchat.W005",
+        )
+    ]
+
+
+def check_sign_in_limit(**_: Any) -> list[checks.CheckMessage]:
+    """Nobody guesses passwords without end."""
+    backends = _backends()
+    kinds = [kind for backend in backends for kind in backend.__mro__]
+    if not backends or any(kind.__module__.startswith("axes.") for kind in kinds):
+        return []
+    return [
+        checks.Info(
+            "Nothing here limits how often somebody may try to sign in.",
+            hint='Install "django-turnkeeper[sign-in]" and set django-axes up, unless something else does that.',
+            id="webchat.I002",
+        )
+    ]
+
+
+def check_client_address(**_: Any) -> list[checks.CheckMessage]:
+    """Sign-ins are counted by the address of the client, not of a proxy."""
+    if (
+        getattr(settings, "AXES_CLIENT_IP_CALLABLE", None) != CLIENT_ADDRESS
+        or not getattr(settings, "SECURE_PROXY_SSL_HEADER", None)
+        or app_settings.TRUSTED_PROXIES
+    ):
+        return []
+    return [
+        checks.Warning(
+            "The site stands behind a proxy that it does not know: everybody seems to sign in from one address.",
+            hint="Set WEBCHAT_TRUSTED_PROXIES to the proxy's address.",
+            id="webchat.W006",
+        )
+    ]
+
+
+def _backends() -> list[Any]:
     try:
-        backends = [import_string(path) for path in settings.AUTHENTICATION_BACKENDS]
+        return [import_string(path) for path in settings.AUTHENTICATION_BACKENDS]
     except ImportError:  # Django says so at the first sign-in
         return []
-    found: list[checks.CheckMessage] = []
-    if any(getattr(backend, "authenticate", None) is UNGUARDED for backend in backends):
-        found.append(
-            checks.Warning(
-                "Passwords are checked as many at a time as come: a few dozen sign-ins stall a process and its turns.",
-                hint=f"Put {SIGN_IN_BACKEND!r} into AUTHENTICATION_BACKENDS instead, and {SIGN_IN_MIDDLEWARE!r} into"
-                " MIDDLEWARE.",
-                id="webchat.W005",
-            )
-        )
-    if not any(
-        kind.__module__.startswith("axes.") for backend in backends for kind in backend.__mro__
-    ):
-        found.append(
-            checks.Info(
-                "Nothing here limits how often somebody may try to sign in.",
-                hint='Install "django-turnkeeper[sign-in]" and set django-axes up, unless something else does that.',
-                id="webchat.I002",
-            )
-        )
-    if (
-        getattr(settings, "AXES_CLIENT_IP_CALLABLE", None) == CLIENT_ADDRESS
-        and getattr(settings, "SECURE_PROXY_SSL_HEADER", None)
-        and not app_settings.TRUSTED_PROXIES
-    ):
-        found.append(
-            checks.Warning(
-                "The site stands behind a proxy that it does not know: everybody seems to sign in from one address.",
-                hint="Set WEBCHAT_TRUSTED_PROXIES to the proxy's address.",
-                id="webchat.W006",
-            )
-        )
-    return found
 
 
 def check_sign_in_middleware(**_: Any) -> list[checks.CheckMessage]:
@@ -207,7 +219,12 @@ def register_all() -> None:
     ):
         checks.register(check, "webchat")
     checks.register(check_processes, checks.Tags.database)
-    for check in (check_deployment, check_sign_in):
+    for check in (
+        check_deployment,
+        check_password_backend,
+        check_sign_in_limit,
+        check_client_address,
+    ):
         checks.register(check, checks.Tags.security, deploy=True)
 
 

@@ -161,15 +161,7 @@ class ChatConsumer(AsyncWebsocketConsumer):
             self.scope["url_route"]["kwargs"]["conversation_id"]
         ) or UUID(int=0)
         await selectors.get_conversation(conversation_id=self.conversation_id, user=user)
-        feed = Feed(
-            conversation_id=self.conversation_id,
-            language=self.language,
-            send_queue=self.send_queue,
-            on_waiting=self._read_inbox,
-        )
-        self.subscription = Subscription(
-            self.scope, feed=feed, user_id=user.pk, send_queue=self.send_queue
-        )
+        self.subscription = self._make_subscription(user)
         self.groups_joined = (
             broadcast.conversation_group(self.conversation_id),
             broadcast.user_group(user.pk),
@@ -181,6 +173,15 @@ class ChatConsumer(AsyncWebsocketConsumer):
                 self._send_heartbeats(), name=f"heartbeat of {self.conversation_id}"
             )
         )
+
+    def _make_subscription(self, user: Any) -> Subscription:
+        feed = Feed(
+            conversation_id=self.conversation_id,
+            language=self.language,
+            send_queue=self.send_queue,
+            on_waiting=self._read_inbox,
+        )
+        return Subscription(self.scope, feed=feed, user_id=user.pk, send_queue=self.send_queue)
 
     async def _answer(self, frame: ClientFrame) -> None:
         if self.greeted.is_set():

@@ -216,6 +216,15 @@ def figure(
         WIDTH, height, role, title, told, format_html_join("", "{}", ((piece,) for piece in drawn)),
         left, WIDTH - RIGHT, height - BOTTOM, height - BOTTOM,
     )  # fmt: skip
+    return format_html(
+        "<figure><figcaption><strong>{}</strong> {}</figcaption>{}<details><summary>{}</summary>"
+        "{}</details></figure>",
+        title, told, svg, _("The same as a table"), _table(heads, rows),
+    )  # fmt: skip
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> SafeString:
+    head = format_html_join("", '<th scope="col">{}</th>', ((text,) for text in heads))
     lines = format_html_join(
         "",
         "<tr>{}</tr>",
@@ -224,9 +233,4 @@ def figure(
             for row in rows
         ),
     )
-    head = format_html_join("", '<th scope="col">{}</th>', ((text,) for text in heads))
-    return format_html(
-        "<figure><figcaption><strong>{}</strong> {}</figcaption>{}<details><summary>{}</summary>"
-        "<table><thead><tr>{}</tr></thead><tbody>{}</tbody></table></details></figure>",
-        title, told, svg, _("The same as a table"), head, lines,
-    )  # fmt: skip
+    return format_html("<table><thead><tr>{}</tr></thead><tbody>{}</tbody></table>", head, lines)

@@ -221,19 +221,11 @@ def begin(
 ) -> StreamingHttpResponse:
     """Record an export with what is asked for, and return it as a file. Rows are read while the file is sent."""
     at = timezone.now()
-    user: Any = request.user
     filters = dict(asked.lists())
     # Whoever sees no content cannot write it either.
     about = {SEARCH_VAR, *content_fields} if has_content and content_fields else set()
-    terms = {name: values for name, values in filters.items() if name.split("__")[0] in about}
-    record = Export.objects.create(
-        source=source._meta.label,
-        filters=filters | {name: [HIDDEN] for name in terms},
-        terms=terms,
-        format=format,
-        has_content=has_content,
-        by=user,
-        by_name=user.get_username()[:150],
+    record = _record(
+        source, filters, about=about, format=format, has_content=has_content, by=request.user
     )
     exporting = Exporting(reader, record=record)
     parts = _stream(exporting) if isinstance(request, ASGIRequest) else _iterate(exporting)
@@ -241,6 +233,28 @@ def begin(
     name = f"{source._meta.model_name}-{at:%Y%m%dT%H%M%SZ}.{format}"
     answer["Content-Disposition"] = f'attachment; filename="{name}"'
     return answer
+
+
+def _record(
+    source: type[Model],
+    filters: Mapping[str, Any],
+    *,
+    about: Collection[str],
+    format: str,
+    has_content: bool,
+    by: Any,
+) -> Export:
+    """Write an export down. Filters that are `about` content are kept apart, as `terms`."""
+    terms = {name: values for name, values in filters.items() if name.split("__")[0] in about}
+    return Export.objects.create(
+        source=source._meta.label,
+        filters={**filters, **{name: [HIDDEN] for name in terms}},
+        terms=terms,
+        format=format,
+        has_content=has_content,
+        by=by,
+        by_name=by.get_username()[:150],
+    )
 
 
 async def _stream(exporting: Exporting) -> AsyncIterator[bytes]:

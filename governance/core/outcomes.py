@@ -111,13 +111,17 @@ def settled(
             extra=log_fields(live, error=unserialisable),
             exc_info=True,
         )
-        return _outcome(
-            live,
-            CallStatus.FAILED,
-            model_messages.unserialisable_text(live.call.tool_name),
-            error_type=ErrorType.EXECUTION_ERROR,
-            error=ToolExecutionError(live.call.tool_name, unserialisable),
-        )
+        return _unserialisable(live, unserialisable)
+
+
+def _unserialisable(live: LiveCall, error: Exception) -> ToolOutcome:
+    return _outcome(
+        live,
+        CallStatus.FAILED,
+        model_messages.unserialisable_text(live.call.tool_name),
+        error_type=ErrorType.EXECUTION_ERROR,
+        error=ToolExecutionError(live.call.tool_name, error),
+    )
 
 
 def ended(live: LiveCall, ending: Ending, *, disposition: Disposition) -> ToolOutcome:

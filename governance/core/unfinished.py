@@ -23,21 +23,10 @@ def unfinished_outcome(
     """
     if status in (CallStatus.RUNNING, CallStatus.CANCELLING):
         return cancelled_outcome(tool_name, by) if by else _interrupted(tool_name, lost)
-    verdict = decision.verdict if decision else None
-    if decision and verdict is Verdict.DENIED:
-        return _never_ran(
-            CallStatus.DENIED,
-            ErrorType.DENIED,
-            model_messages.denied_text(tool_name, reason=decision.reason),
-            error=ToolCallDenied(tool_name, decision.reason),
-        )
-    if verdict is Verdict.EXPIRED:
-        return _never_ran(
-            CallStatus.EXPIRED,
-            ErrorType.EXPIRED,
-            model_messages.expired_text(tool_name, seconds=waited),
-            error=ApprovalExpired(tool_name, waited),
-        )
+    if decision and decision.verdict is Verdict.DENIED:
+        return _denied(tool_name, decision.reason)
+    if decision and decision.verdict is Verdict.EXPIRED:
+        return _expired(tool_name, waited)
     # a start is written down before it happens, so a call without one never ran
     was_asked = status is CallStatus.AWAITING_APPROVAL and by is not None
     return _never_ran(
@@ -46,6 +35,24 @@ def unfinished_outcome(
         model_messages.not_started_text(tool_name, by),
         by=by,
         error=Cancelled(by) if by else None,
+    )
+
+
+def _denied(tool_name: str, reason: str) -> ToolOutcome:
+    return _never_ran(
+        CallStatus.DENIED,
+        ErrorType.DENIED,
+        model_messages.denied_text(tool_name, reason=reason),
+        error=ToolCallDenied(tool_name, reason),
+    )
+
+
+def _expired(tool_name: str, waited: float) -> ToolOutcome:
+    return _never_ran(
+        CallStatus.EXPIRED,
+        ErrorType.EXPIRED,
+        model_messages.expired_text(tool_name, seconds=waited),
+        error=ApprovalExpired(tool_name, waited),
     )
 
 

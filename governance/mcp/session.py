@@ -61,13 +61,9 @@ class McpSession:
         self._is_cautious = is_cautious
         self._on_tools = on_tools
         request_states: RequestStates = {}
-        self._transport: StdioServer | HttpServer
-        if spec.transport is Transport.STDIO:
-            self._transport = StdioServer(spec, timing=timing, request_states=request_states)
-        else:
-            self._transport = HttpServer(
-                spec, timing=timing, request_states=request_states, allow_private=allow_private
-            )
+        self._transport = _make_transport(
+            spec, timing=timing, request_states=request_states, allow_private=allow_private
+        )
         self._filter = MessageFilter(
             timing=timing, request_states=request_states, on_flood=self._transport.abort
         )
@@ -250,4 +246,14 @@ def _found(tool: types.Tool) -> FoundTool:
         input_schema=tool.input_schema,
         is_read_only=bool(hints and hints.read_only_hint),
         problem=schema_problem(tool.input_schema),
+    )
+
+
+def _make_transport(
+    spec: ServerSpec, *, timing: McpTiming, request_states: RequestStates, allow_private: bool
+) -> StdioServer | HttpServer:
+    if spec.transport is Transport.STDIO:
+        return StdioServer(spec, timing=timing, request_states=request_states)
+    return HttpServer(
+        spec, timing=timing, request_states=request_states, allow_private=allow_private
     )

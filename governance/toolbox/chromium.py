@@ -120,12 +120,7 @@ async def _launch(
             handle_sigint=False,
             handle_sigterm=False,
             handle_sighup=False,
-            env={
-                "HOME": str(home),
-                "LANG": "C.UTF-8",
-                "PATH": os.environ.get("PATH", os.defpath),
-                _TAG: tag,
-            },
+            env=_environment(home, tag),
         )
     except playwright.Error as error:
         logger.warning("Chromium could not be started", exc_info=error)
@@ -133,6 +128,15 @@ async def _launch(
             "The browser could not be started. The reason is in the server's log: often its sandbox, which an "
             "administrator can switch off (GOVERNANCE_BROWSER_SANDBOX). Use web_fetch meanwhile."
         ) from error
+
+
+def _environment(home: Path, tag: str) -> dict[str, str | float | bool]:
+    return {
+        "HOME": str(home),
+        "LANG": "C.UTF-8",
+        "PATH": os.environ.get("PATH", os.defpath),
+        _TAG: tag,
+    }
 
 
 def goes_on(error: Exception) -> bool:

@@ -1,5 +1,7 @@
 """Tables on the page of a turn: its calls, sub-agents, decisions, cancel requests and repairs."""
 
+from typing import Any
+
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
@@ -15,7 +17,7 @@ from governance.admin.formatting import (
 )
 from governance.admin.links import reader_of
 from turns.admin.rows import link, outcome_text, table
-from turns.models import Turn
+from turns.models import CancelRequest, Turn
 
 
 def calls_of(turn: Turn) -> SafeString | str:
@@ -32,19 +34,22 @@ def calls_of(turn: Turn) -> SafeString | str:
     return table(
         heads,
         [
-            (
-                call.step,
-                link("governance_toolcall", call.pk, call.tool_name, reader=reader_of(turn)),
-                call_status(call),
-                format_span(call.duration_ms),
-                f"{format_span(call.timeout_ms)} ({format_source(call.timeout_source)})"
-                if call.timeout_ms
-                else _("no limit"),
-                format_actor(call),
-                call.get_disposition_display() or NOTHING,
-            )
+            _call_cells(call, reader_of(turn))
             for call in governance_selectors.calls_of_group(str(turn.pk))
         ],
+    )
+
+
+def _call_cells(call: Any, reader: Any) -> tuple[Any, ...]:
+    source = format_source(call.timeout_source)
+    return (
+        call.step,
+        link("governance_toolcall", call.pk, call.tool_name, reader=reader),
+        call_status(call),
+        format_span(call.duration_ms),
+        f"{format_span(call.timeout_ms)} ({source})" if call.timeout_ms else _("no limit"),
+        format_actor(call),
+        call.get_disposition_display() or NOTHING,
     )
 
 
@@ -109,24 +114,21 @@ def cancels_of(turn: Turn) -> SafeString | str:
     ]
     return table(
         heads,
-        [
-            (
-                link(
-                    "turns_cancelrequest",
-                    request.pk,
-                    format_time(request.requested_at),
-                    reader=reader_of(turn),
-                ),
-                request.tool_id or _("the turn"),
-                request.get_reason_display(),
-                request.get_source_display(),
-                request.by_name,
-                request.note or NOTHING,
-                format_span(request.settled_ms),
-                outcome_text(request),
-            )
-            for request in turn.cancel_requests.all()
-        ],
+        [_cancel_cells(request, reader_of(turn)) for request in turn.cancel_requests.all()],
+    )
+
+
+def _cancel_cells(request: CancelRequest, reader: Any) -> tuple[Any, ...]:
+    at = format_time(request.requested_at)
+    return (
+        link("turns_cancelrequest", request.pk, at, reader=reader),
+        request.tool_id or _("the turn"),
+        request.get_reason_display(),
+        request.get_source_display(),
+        request.by_name,
+        request.note or NOTHING,
+        format_span(request.settled_ms),
+        outcome_text(request),
     )
 
 

@@ -58,20 +58,22 @@ def settle_of_dead_processes() -> list[log.Batch]:
             continue
         passed = now - (row.ended_at or now)
         is_old = passed > WATCHED_FOR
-        has_ended = _runs_here(row) and _is_proved_dead(turn.owner)
-        if has_ended and is_old:
-            ended.append(row)
-        elif has_ended:
-            late = LateSettlement(
-                kind=PROCESS_ENDED, text="", after=max(passed.total_seconds(), 0.0)
-            )
-            batch = settle(turn.pk, row.call_id, late)
-            batches += [batch] if batch else []
+        if _runs_here(row) and _is_proved_dead(turn.owner):
+            if is_old:
+                ended.append(row)
+            elif (batch := _settle_ended(turn, row, after=passed)) is not None:
+                batches.append(batch)
         elif is_old and not (_runs_here(row) and _is_alive(turn.owner)):
             unwatched.append(row)
     recorder.stop_watching(ended, kind=PROCESS_ENDED)
     recorder.stop_watching(unwatched)
     return batches
+
+
+def _settle_ended(turn: Turn, row: CallRow, *, after: timedelta) -> log.Batch | None:
+    """Settle a call whose process has ended, that long after it was given up."""
+    seconds = max(after.total_seconds(), 0.0)
+    return settle(turn.pk, row.call_id, LateSettlement(kind=PROCESS_ENDED, text="", after=seconds))
 
 
 def _turns_of(rows: Iterable[CallRow]) -> dict[str, Turn]:

@@ -257,17 +257,7 @@ class TurnRunner:
         if self._budget.is_used_up:
             return
         self.steps += 1
-        said = self._answering.cut_off
-        wanted = Message(role="user", content=(TextBlock(text=REPORT_REQUEST),))
-        request = ChatRequest(
-            instructions=instructions,
-            messages=(
-                *await self._config.with_files(messages),
-                *([said] if said else ()),
-                wanted,
-            ),
-            max_tokens=self._budget.left,
-        )
+        request = await self._report_request(messages, instructions=instructions)
         timed_out = Cancellation(reason=CancelReason.TIMEOUT)
         timer = asyncio.get_running_loop().call_later(
             self._config.report_grace, self.token.cancel, timed_out
@@ -281,6 +271,18 @@ class TurnRunner:
             )
         finally:
             timer.cancel()
+
+    async def _report_request(
+        self, messages: Sequence[Message], *, instructions: str
+    ) -> ChatRequest:
+        said = self._answering.cut_off
+        before = (*messages, said) if said else messages
+        wanted = Message(role="user", content=(TextBlock(text=REPORT_REQUEST),))
+        return ChatRequest(
+            instructions=instructions,
+            messages=(*await self._config.with_files(before), wanted),
+            max_tokens=self._budget.left,
+        )
 
     async def _call_tools(self, calls: Sequence[ToolCall]) -> Message:
         """Run the calls of a step side by side; return their results in call order (P1)."""

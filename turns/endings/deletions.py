@@ -7,6 +7,7 @@ decisions stay as a record until `prune`.
 import asyncio
 import logging
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from django.db import transaction
@@ -69,13 +70,21 @@ def hide(conversation_id: UUID, user: User, source: CancelSource) -> Deleted:
         ConversationChange.objects.create(
             conversation_id=conversation_id, action="delete", by_id=by.pk, by_name=name
         )
-        turns = list(_active([conversation_id]))
-        notifications = cancel_requests.cancel_turns(
-            turns, cancellation, conversations=[conversation], by_id=by.pk
-        )
-        for turn in turns:
-            notifications.add(cancel_descendants(turn.pk, cancellation, waits=False))
+        notifications = _cancel_all(conversation, cancellation, by_id=by.pk)
     return Deleted(conversation_ids=ids, notifications=notifications)
+
+
+def _cancel_all(
+    conversation: Conversation, cancellation: Cancellation, *, by_id: Any
+) -> Notifications:
+    """Cancel the active turns of a locked conversation and all below them."""
+    turns = list(_active([conversation.pk]))
+    notifications = cancel_requests.cancel_turns(
+        turns, cancellation, conversations=[conversation], by_id=by_id
+    )
+    for turn in turns:
+        notifications.add(cancel_descendants(turn.pk, cancellation, waits=False))
+    return notifications
 
 
 async def finish(*, notify_owner: NotifyOwner) -> None:

@@ -7,7 +7,7 @@ queued to carry it. But nothing begins by itself after a cancel (C7).
 from uuid import UUID, uuid4
 
 from django.db import transaction
-from django.db.models import Case, Exists, Max, OuterRef, Q, UUIDField, When
+from django.db.models import Case, Exists, Max, OuterRef, Q, QuerySet, UUIDField, When
 
 from governance.prepared_statements import Select
 from turns.cancelling.descendants import CUT_OFF
@@ -39,6 +39,17 @@ def enqueue_report_turns(*, limit: int = 100) -> list[log.Batch]:
     Those that have to wait for a person are not even looked at. They may be many, and wait for ever. Some of them
     cannot be delivered yet: an agent is gone, or a queue is full. So each run begins with another one.
     """
+    first = Case(When(parent__conversation__gte=uuid4(), then=0), default=1)
+    places = _left_behind().order_by(first, "parent__conversation_id")
+    return [
+        batch
+        for (pk,) in places.values_list("parent__conversation_id").distinct()[:limit]
+        if (batch := enqueue_report_turn(pk)) is not None
+    ]
+
+
+def _left_behind() -> QuerySet[Turn]:
+    """The turns whose reports wait for nobody, and have not been delivered."""
     busy = Turn.objects.filter(
         conversation=OuterRef("parent__conversation"), status__in=ACTIVE_STATUSES
     )
@@ -47,7 +58,7 @@ def enqueue_report_turns(*, limit: int = 100) -> list[log.Batch]:
         tool_id="",
         requested_at__gte=OuterRef("ended_at"),
     )
-    due = Turn.objects.filter(
+    return Turn.objects.filter(
         ~Exists(busy),
         ~Exists(overtaken),
         ~Q(status=TurnStatus.CANCELLED),
@@ -57,13 +68,6 @@ def enqueue_report_turns(*, limit: int = 100) -> list[log.Batch]:
         parent__conversation__deleted_at=None,
         ended_at__isnull=False,
     )
-    first = Case(When(parent__conversation__gte=uuid4(), then=0), default=1)
-    places = due.order_by(first, "parent__conversation_id").values_list("parent__conversation_id")
-    return [
-        batch
-        for (pk,) in places.distinct()[:limit]
-        if (batch := enqueue_report_turn(pk)) is not None
-    ]
 
 
 def enqueue_report_turn(conversation_id: UUID) -> log.Batch | None:

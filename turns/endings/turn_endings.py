@@ -58,10 +58,7 @@ def end_turn(
         row.usage = row.usage if usage is None else usage
         closed = close_calls(row, ending, known=outcomes or {})
         events = [event for call in closed for event in result_events(call)]
-        if answer is not None:
-            events += messages.save(row, answer, is_begun=row.has_unfinished_message, at=at)
-        elif row.has_unfinished_message:
-            events += messages.close_unfinished(row)
+        events += _close_message(row, answer, at=at)
         events += _record_repairs(row, closed, ending, at=at)
         below = _end_descendants(row, ending)
         events += park_if_deadly(conversation, row, at=at) if _is_deadly(ending) else []
@@ -75,6 +72,13 @@ def end_turn(
         told = log.append(conversation, row.pk, *events, *final, at=at)
         answers = acknowledgements.due_after(row) if ending.cancellation is not None else []
         return Notifications([(conversation.pk, told), *below.batches], below.requests, answers)
+
+
+def _close_message(turn: Any, answer: Answer | None, *, at: datetime) -> list[TurnEvent]:
+    """Save the last answer, or close the message that was being streamed."""
+    if answer is not None:
+        return messages.save(turn, answer, is_begun=turn.has_unfinished_message, at=at)
+    return messages.close_unfinished(turn) if turn.has_unfinished_message else []
 
 
 def _settle_requests(turn: Any, ending: TurnEnding, closed: list[CallRow], *, at: datetime) -> None:

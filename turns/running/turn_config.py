@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from governance import ApprovalRule, CancellationToken, Tool, registry
 from governance.db import run_in_db_thread, run_in_query_thread
@@ -48,12 +49,10 @@ async def turn_config_of(turn: ClaimedTurn, *, token: CancellationToken) -> Turn
     agent, others = found.agent, found.others
     name = agent.chat_model or app_settings.CHAT_MODEL
     chat_model = get_chat_model(name)
-    scope = str(turn.conversation_id)
     workspace = await _workspace_of(turn)
     if workspace is not None and not turn.has_workspace:
         await asyncio.to_thread(make_workspace, workspace)
     await prepare_tools(token=token)
-    allowed = _allowed(agent)
     offered = offer(registry, agent.tools, chat_model=name)
     return TurnConfig(
         chat_model=chat_model,
@@ -64,17 +63,22 @@ async def turn_config_of(turn: ClaimedTurn, *, token: CancellationToken) -> Turn
         keep_image=partial(keep_image, turn) if file_storage.is_configured() else None,
         instructions=_instructions(agent, others),
         workspace=workspace,
-        metadata={
-            "turn_id": str(turn.id),
-            "turn_epoch": turn.epoch,
-            "conversation_id": scope,
-            "agent": turn.agent,
-        },
-        allowed=allowed,
+        metadata=_metadata(turn),
+        allowed=_allowed(agent),
         max_parallel=agent.max_parallel_calls,
         approval=await _approval_of(agent, turn),
         report_grace=app_settings.REPORT_GRACE if turn.parent_id else 0.0,
     )
+
+
+def _metadata(turn: ClaimedTurn) -> dict[str, Any]:
+    """What tools find in the `metadata` of their context."""
+    return {
+        "turn_id": str(turn.id),
+        "turn_epoch": turn.epoch,
+        "conversation_id": str(turn.conversation_id),
+        "agent": turn.agent,
+    }
 
 
 async def _workspace_of(turn: ClaimedTurn) -> Path | None:

@@ -265,12 +265,7 @@ def processes_lack_shared_layer() -> bool:
 
 def _snapshot(conversation: Conversation, *, before: int | None) -> wire.Snapshot:
     limit = app_settings.SNAPSHOT_MESSAGES
-    rows = Message.objects.filter(conversation=conversation, is_streaming=False).order_by(
-        "-position"
-    )
-    if before is not None:
-        rows = rows.filter(position__lt=before)
-    messages = list(rows[: limit + 2])
+    messages = _latest_messages(conversation, limit + 2, before=before)
     shown = _within(messages, limit)[::-1]
     at = timezone.now()
     turns = _turns_of(conversation, shown, with_active=before is None)
@@ -287,13 +282,24 @@ def _snapshot(conversation: Conversation, *, before: int | None) -> wire.Snapsho
             turn_serializers.live_turn(turn, described.of(turn.pk), at=at) for turn in active
         ],
         "has_earlier": len(messages) > len(shown),
-        "parked": {
-            "at": conversation.parked_at.isoformat(),
-            "reason": conversation.parked_reason,
-        }
-        if conversation.parked_at
-        else None,
+        "parked": _parked(conversation),
     }
+
+
+def _latest_messages(
+    conversation: Conversation, count: int, *, before: int | None
+) -> list[Message]:
+    """Return finished messages, the latest first; with `before`, those in front of this position."""
+    rows = Message.objects.filter(conversation=conversation, is_streaming=False)
+    if before is not None:
+        rows = rows.filter(position__lt=before)
+    return list(rows.order_by("-position")[:count])
+
+
+def _parked(conversation: Conversation) -> wire.Parked | None:
+    if conversation.parked_at is None:
+        return None
+    return {"at": conversation.parked_at.isoformat(), "reason": conversation.parked_reason}
 
 
 def _within(messages: list[Message], limit: int) -> list[Message]:

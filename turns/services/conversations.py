@@ -26,6 +26,7 @@ from turns.models import Conversation, Process
 from turns.processes.background import shielded
 from turns.queueing import continuations, parking, queue
 from turns.running import runtime
+from turns.running.loop_runtime import Runtime
 from turns.selectors import ConversationSummary
 from turns.storage import operations
 from turns.storage.access import User, conversation_for, reload
@@ -108,6 +109,16 @@ async def receive_message(
     message = _Message(
         text=text, source=source, client_id=client_id, replaces=replaces, attachments=attachments
     )
+    enqueued = await _enqueue_here(here, user, conversation_id, message)
+    return Received(
+        conversation_id=conversation_id, turn_id=enqueued.turn.pk, is_new=enqueued.is_new
+    )
+
+
+async def _enqueue_here(
+    here: Runtime, user: User, conversation_id: UUID, message: _Message
+) -> queue.Enqueued:
+    """Queue the message's turn and publish it. If this process has a free slot, it may begin the turn at once."""
     reserved, claimed = here.reserve(conversation_id), None
     try:
         process = here.process if reserved is not None else None
@@ -119,9 +130,7 @@ async def receive_message(
     finally:
         if reserved is not None and not reserved.done():
             reserved.set_result(claimed)
-    return Received(
-        conversation_id=conversation_id, turn_id=enqueued.turn.pk, is_new=enqueued.is_new
-    )
+    return enqueued
 
 
 @shielded
@@ -283,21 +292,13 @@ def _enqueue(
     user: User, conversation_id: UUID, message: _Message, *, process: Process | None
 ) -> queue.Enqueued:
     conversation = conversation_for(user, conversation_id)
-    text, client_id = message.text, message.client_id
-    if not text.strip() and not message.attachments:
-        raise MessageRejected(_("The message is empty."))
-    limit = app_settings.MAX_MESSAGE_LENGTH
-    if len(text) > limit:
-        raise MessageRejected(
-            _("The message is too long: at most %(limit)d characters.") % {"limit": limit}
-        )
-    if client_id is not None and not 0 < len(client_id) <= CLIENT_ID_LENGTH:
-        raise MessageRejected(_("client_id must have 1 to 64 characters."))
+    _check_message(message)
+    text = message.text
     enqueued = queue.enqueue(
         conversation.pk,
         text=sanitize_text(text) if text.strip() else FILES_ALONE,
         source=message.source,
-        client_id=client_id,
+        client_id=message.client_id,
         writer_id=user.pk,
         process=process,
         replaces=message.replaces,
@@ -306,6 +307,18 @@ def _enqueue(
     if (claimed := enqueued.claimed) is None or not _makes_workspace(conversation.pk):
         return enqueued
     return replace(enqueued, claimed=replace(claimed, has_workspace=True))
+
+
+def _check_message(message: _Message) -> None:
+    if not message.text.strip() and not message.attachments:
+        raise MessageRejected(_("The message is empty."))
+    limit = app_settings.MAX_MESSAGE_LENGTH
+    if len(message.text) > limit:
+        raise MessageRejected(
+            _("The message is too long: at most %(limit)d characters.") % {"limit": limit}
+        )
+    if message.client_id is not None and not 0 < len(message.client_id) <= CLIENT_ID_LENGTH:
+        raise MessageRejected(_("client_id must have 1 to 64 characters."))
 
 
 def _makes_workspace(conversation_id: UUID) -> bool:
