@@ -114,7 +114,6 @@ class AppSettings:
 
 
 def values_of(declared: Iterable[DeclaredSetting]) -> list[Any]:
-    """Return the values of many settings, as they are now."""
     holder: Any = object.__getattribute__(settings, "_wrapped")
     if type(holder) is Settings:  # nothing is put before the others
         values = holder.__dict__

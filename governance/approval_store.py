@@ -150,7 +150,6 @@ def latest_by_call(groups: Iterable[str]) -> dict[tuple[str, str], Approval]:
 
 
 def open_questions(groups: Iterable[str]) -> list[Approval]:
-    """Return the open questions of these groups, oldest first."""
     # The order matches no index on purpose: by an indexed order, SQLite would scan every question.
     return list(_open().filter(group__in=list(groups)).order_by("requested_at", "pk"))
 

@@ -17,7 +17,6 @@ class GovernanceConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Load what needs the app registry."""
         checks.register_all()
         connection_health.watch()
         toolbox.register(registry, settings=toolbox_settings)

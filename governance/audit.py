@@ -69,7 +69,6 @@ class Change(models.Model):
 
     @classmethod
     def describe_value(cls, name: str, value: object) -> str:
-        """Return a field's value as people read it."""
         return describe_value(name, value)
 
 

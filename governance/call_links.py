@@ -35,12 +35,10 @@ def register(read: Read, *, labels: Mapping[str, Any], listed: Collection[str]) 
 
 
 def labels() -> dict[str, Any]:
-    """Return the label of each link that a call may have, by name."""
     return {name: label for source in _sources for name, label in source.labels.items()}
 
 
 def listed() -> list[str]:
-    """Return the names of the links that lists show."""
     return [name for source in _sources for name in source.listed]
 
 

@@ -61,7 +61,6 @@ _new_call = NewRow(ToolCall)
 def pending_rows(
     calls: Iterable[core_calls.ToolCall], *, group: str, step: int, tool: Tool | None = None
 ) -> list[ToolCall]:
-    """Return unsaved rows for calls that wait."""
     now = timezone.now()
     return [
         _new_call(

@@ -127,7 +127,6 @@ def tool_setting_limits(tool_name: str) -> ToolLimits:
 
 
 def known_secrets() -> Iterator[str]:
-    """Yield the secrets in the project's settings."""
     # Django's own defaults hold none, and to read one that is deprecated warns.
     for name in filter(_SECRET_SETTING.search, dir(settings)):
         if not settings.is_overridden(name):  # type: ignore[misc]  # missing in the stubs

@@ -12,7 +12,6 @@ class WebchatConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Connect what needs the app registry."""
         from turns.events import sinks
         from turns.processes import wakeups
         from turns.running import draining

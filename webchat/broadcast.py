@@ -168,7 +168,6 @@ def conversation_group(conversation_id: UUID) -> str:
 
 
 def user_group(user_id: Any) -> str:
-    """Return the name of the group of all sockets of a user."""
     return f"user.{user_id}"
 
 
@@ -194,7 +193,6 @@ async def join(channel: str, *groups: str) -> None:
 
 
 async def leave(channel: str, *groups: str) -> None:
-    """Remove a socket from groups."""
     layer = get_channel_layer()
     if layer is not None:
         for group in groups:

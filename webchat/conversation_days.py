@@ -28,7 +28,6 @@ class Day:
 
     @property
     def label(self) -> Promise:
-        """The heading's words."""
         return DAYS[self.key]
 
 

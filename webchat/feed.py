@@ -280,7 +280,6 @@ def _needs_html(event: Mapping[str, Any]) -> bool:
 
 
 def encode_frame(frame: Frame) -> str:
-    """Return an answer of the server as text."""
     return encode(frame.model_dump(mode="json"))
 
 

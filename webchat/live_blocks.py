@@ -67,7 +67,6 @@ class LiveAnswer:
 
     @property
     def text(self) -> str:
-        """What was said so far."""
         self._pieces = ["".join(self._pieces)]
         return self._pieces[0]
 

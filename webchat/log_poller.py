@@ -54,7 +54,6 @@ class LogPoller:
         self._wakeup.set()
 
     async def unsubscribe(self, subscriber: Subscriber) -> None:
-        """Remove a socket."""
         self._subscribers.discard(subscriber)
         if not self._subscribers and self._task is not None:
             task, self._task = self._task, None

@@ -16,7 +16,6 @@ _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 
 
 def text_of(content: Iterable[Mapping[str, Any]]) -> str:
-    """Return the text of a message's blocks."""
     return "\n\n".join(
         str(block.get("text", "")) for block in content if block.get("type") == "text"
     )
@@ -82,7 +81,6 @@ def as_typed(text: str) -> str:
 
 
 def html_of(message: Mapping[str, Any]) -> str:
-    """Return the HTML of a message with `role` and `content`."""
     text = text_of(message.get("content") or ())
     return render_markdown(text) if message.get("role") == "assistant" else as_typed(text)
 

@@ -33,11 +33,9 @@ class GrowingText:
 
     @property
     def is_due(self) -> bool:
-        """Whether a block may be finished."""
         return self._may_have_end and len(self._text) >= self._enough
 
     def add(self, text: str) -> None:
-        """Take a piece."""
         if self._is_given_up:
             return
         self._text += text[: MAX_TEXT - self.offset - len(self._text)]

@@ -30,18 +30,15 @@ def add(socket: OpenSocket) -> None:
 
 
 def remove(socket: OpenSocket) -> None:
-    """Count a socket as closed."""
     _open.discard(socket)
     socket.has_ended.set()
 
 
 def count() -> int:
-    """Return how many sockets are open in this process."""
     return len(_open)
 
 
 def count_for_user(user_id: Any) -> int:
-    """Return how many sockets of a user are open in this process."""
     return sum(socket.user_id == user_id for socket in _open)
 
 

@@ -50,7 +50,6 @@ def notify_users(user_ids: Iterable[Any]) -> None:
 def on_signed_out(
     sender: object, *, request: HttpRequest | None, user: AbstractBaseUser | None, **_: Any
 ) -> None:
-    """Close the sockets of the session that ends."""
     if request is not None and user is not None:
         session = fingerprint(request.session.session_key)
         _send(user.pk, {"type": "user.signed_out", "session": session})

@@ -62,7 +62,6 @@ class Refusal(AsyncWebsocketConsumer):
         self.code = code
 
     async def connect(self) -> None:
-        """Accept and close."""
         await self.accept()
         await self.close(self.code)
 

@@ -56,7 +56,6 @@ class UserRateLimits:
         return rate.allow()
 
     def clear(self) -> None:
-        """Drop all counts."""
         self._rates.clear()
 
     def _tidy(self) -> None:

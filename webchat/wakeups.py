@@ -49,5 +49,4 @@ class ChannelLayerWakeups:
 
 
 def process_group(process_id: UUID) -> str:
-    """Return the name of the group that a process listens to."""
     return f"p.{process_id.hex}"

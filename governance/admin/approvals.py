@@ -106,12 +106,10 @@ class ApprovalAdmin(LinkedCallAdmin):
 
     @admin.display(description=gettext_lazy("took"))
     def took(self, obj: Approval) -> str:
-        """How long the question waited."""
         if obj.decided_at is None:
             return NOTHING
         return format_span(round((obj.decided_at - obj.requested_at).total_seconds() * 1000))
 
     @admin.display(description=gettext_lazy("input"))
     def input_text(self, obj: Approval) -> str:
-        """The arguments as they were shown."""
         return preformatted(obj.input)

@@ -240,7 +240,6 @@ class ToolCallAdmin(LinkedCallAdmin):
 
     @admin.display(description=gettext_lazy("what is known"))
     def what_is_known(self, obj: ToolCall) -> str:
-        """The disposition's label (C13)."""
         if obj.late_kind and obj.late_kind != UNWATCHED and obj.disposition == "indeterminate":
             return _("indeterminate: it has ended since, and may have been applied")
         return obj.get_disposition_display() or NOTHING
@@ -264,12 +263,10 @@ class ToolCallAdmin(LinkedCallAdmin):
 
     @admin.display(description=gettext_lazy("input"))
     def input_text(self, obj: ToolCall) -> str:
-        """The input as the model wrote it."""
         return preformatted(obj.input)
 
     @admin.display(description=gettext_lazy("result"))
     def result_text(self, obj: ToolCall) -> str:
-        """The text that the model read."""
         return format_html("<pre>{}</pre>", obj.result) if obj.result else NOTHING
 
     @admin.display(description=gettext_lazy("last progress"))
@@ -296,7 +293,6 @@ def _origin(change: dict[str, Any]) -> str:
 
 
 def preformatted(value: Any) -> str:
-    """Return a JSON value as people read it."""
     return (
         format_html("<pre>{}</pre>", json.dumps(value, indent=2, ensure_ascii=False))
         if value

@@ -76,5 +76,4 @@ class ExportAdmin(ReadOnlyAdmin):
 
     @admin.display(description=gettext_lazy("finished at"), ordering="finished_at")
     def finished(self, obj: Export) -> SafeString | str:
-        """When its last row was sent."""
         return format_time(obj.finished_at) if obj.finished_at else _("stopped, or still going on")

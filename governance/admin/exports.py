@@ -85,7 +85,6 @@ class ListReader:
 
     @property
     def names(self) -> list[str]:
-        """The columns, in order."""
         return [*self._fields, *(name for columns in self._added for name in columns.names)]
 
     def read(self) -> list[Row]:
@@ -111,7 +110,6 @@ class CsvFormat:
         self._names = names
 
     def begin(self) -> str:
-        """Return the line of names."""
         return self._lines([self._names])
 
     def write(self, rows: Iterable[Row]) -> str:
@@ -137,7 +135,6 @@ class JsonFormat:
         self._separator = "\n"
 
     def begin(self) -> str:
-        """Return the opening bracket."""
         return "["
 
     def write(self, rows: Iterable[Row]) -> str:
@@ -151,7 +148,6 @@ class JsonFormat:
         return "".join(parts)
 
     def end(self) -> str:
-        """Return the closing bracket."""
         return "\n]\n"
 
 

@@ -52,7 +52,6 @@ class ConditionFilter(admin.SimpleListFilter):
     conditions: dict[str, tuple[Any, Q]]
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        """Name the conditions."""
         return [(key, words) for key, (words, _condition) in self.conditions.items()]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
@@ -98,5 +97,4 @@ class ToolFilter(admin.SimpleListFilter):
         return [(name, name) for name in known_tools()]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[ToolCall]) -> QuerySet[ToolCall]:
-        """Show one tool's calls."""
         return queryset.filter(tool_name=self.value()) if self.value() else queryset

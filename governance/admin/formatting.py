@@ -40,7 +40,6 @@ def format_time(at: datetime | None, *, with_milliseconds: bool = False) -> Safe
 
 
 def format_source(timeout_source: str) -> str:
-    """Return the label of a limit's source."""
     return label_for(timeout_source, timeout_sources())
 
 

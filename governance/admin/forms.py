@@ -57,7 +57,6 @@ class LimitsForm(WarnedForm):
 
     @property
     def edited(self) -> list[str]:
-        """The names of the limits that the editor has changed."""
         return [name for name in self.changed_data if name in TOOL_FIELDS]
 
     def clean(self) -> dict[str, Any] | None:

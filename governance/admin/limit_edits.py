@@ -70,7 +70,6 @@ class TuningPage:
 
     @property
     def context(self) -> dict[str, Any]:
-        """What each template shows."""
         return {
             **self._admin.admin_site.each_context(self._request),
             "is_nav_sidebar_enabled": False,  # tables and charts take the whole width

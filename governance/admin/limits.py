@@ -68,7 +68,6 @@ class LimitsAdmin(AuditedAdmin[Limits], DurationsAdmin[Limits], LimitsModelAdmin
 
     @admin.display(description=gettext_lazy("changed at"))
     def changed(self, obj: Limits) -> SafeString | str:
-        """When the row was edited last."""
         return format_time(None if obj._state.adding else obj.updated_at)
 
     def say_saved(self, request: HttpRequest, change: PolicyChange | None) -> None:

@@ -69,7 +69,6 @@ class LimitsPage(TuningPage):
 
     @cached_property
     def page(self) -> "Page[ToolRow]":
-        """This page of the tools that were asked for."""
         is_shown, term = CHOICES[self.shown][1], self.term.casefold()
         rows = [
             row

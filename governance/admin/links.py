@@ -107,7 +107,6 @@ def anchors(links: Links, names: Iterable[str]) -> SafeString | str:
 
 
 def anchor(link: Link) -> SafeString | str:
-    """Return a link, or its text alone where it leads nowhere."""
     if not link.address:
         return link.text or NOTHING
     return format_html('<a href="{}">{}</a>', link.address, link.text)

@@ -167,11 +167,9 @@ class McpServerAdmin(
             self.message_user(request, text % words, messages.WARNING)
 
     def delete_model(self, request: HttpRequest, obj: McpServer) -> None:
-        """Delete through the service."""
         edits.delete_server(obj, by=cast(Any, request.user))
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[McpServer]) -> None:
-        """Delete every server through the service."""
         for server in queryset:
             edits.delete_server(server, by=cast(Any, request.user))
 

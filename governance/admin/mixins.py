@@ -128,7 +128,6 @@ class AuditedAdmin(LookupsAdmin[Row]):
     def history_view(
         self, request: HttpRequest, object_id: str, extra_context: Any = None
     ) -> HttpResponse:
-        """Show when each edit was, as all pages show times."""
         answer = super().history_view(request, object_id, extra_context)
         for entry in getattr(answer, "context_data", {}).get("action_list", ()):
             entry.at = format_time(entry.action_time, with_milliseconds=True)
@@ -153,7 +152,6 @@ class AuditedAdmin(LookupsAdmin[Row]):
         return HttpResponseRedirect(request.get_full_path())
 
     def say_refused(self, request: HttpRequest, refusal: ValidationError) -> None:
-        """Say in words why nothing was saved."""
         for sentence in refusal.messages:
             self.message_user(request, sentence, messages.ERROR)
 

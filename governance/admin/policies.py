@@ -34,7 +34,6 @@ class DefaultPolicyAdmin(OneRowAdmin[Limits], LimitsAdmin):
     readonly_fields = ["version", "changed"]
 
     def save_model(self, request: HttpRequest, obj: Limits, form: Any, change: bool) -> None:  # noqa: FBT001
-        """Save the default limits, and say so."""
         saved = services.save_default_policy(
             values=values_of(form),
             by=editor_of(request),
@@ -87,7 +86,6 @@ class ToolPolicyAdmin(LimitsAdmin):
             return self.refused(request, refusal)
 
     def save_model(self, request: HttpRequest, obj: Limits, form: Any, change: bool) -> None:  # noqa: FBT001
-        """Save one tool's limits, and say so."""
         policy, values = cast(ToolPolicy, obj), values_of(form)
         if change and not values:
             return
@@ -109,7 +107,6 @@ class ToolPolicyAdmin(LimitsAdmin):
         return super().delete_view(request, object_id, asked)
 
     def delete_model(self, request: HttpRequest, obj: Limits) -> None:
-        """Delete through the service."""
         deleted = services.delete_tool_policy(
             tool_name=cast(ToolPolicy, obj).tool_name,
             by=editor_of(request),

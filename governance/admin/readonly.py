@@ -41,7 +41,6 @@ class CappedPaginator(HistoryPaginator):
 
     @cached_property
     def count(self) -> int:
-        """The number of rows, or `most`."""
         return min(self._counted, self.most)
 
     @property
@@ -98,7 +97,6 @@ class ReadOnlyAdmin(PreparedRowsAdmin[Model], HistoryModelAdmin):
         return False
 
     def has_export_permission(self, request: HttpRequest) -> bool:
-        """Whether the user may take away what the list shows."""
         may_export = request.user.has_perm("governance.export")
         return self.is_exported and may_export and self.has_view_permission(request)
 
@@ -108,7 +106,6 @@ class ReadOnlyAdmin(PreparedRowsAdmin[Model], HistoryModelAdmin):
         return not is_hidden and super().lookup_allowed(lookup, value, request)
 
     def get_urls(self) -> list[URLPattern]:
-        """Add the address of the export."""
         view = self.admin_site.admin_view(require_GET(self.export_view))
         name = f"{self.opts.app_label}_{self.opts.model_name}_export"
         return [path("export/<str:format>/", view, name=name), *super().get_urls()]

@@ -40,12 +40,10 @@ class RowFilter(admin.SimpleListFilter):
         return sanitize_text(value.strip(), limit=LENGTH) if value else None
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        """Name the choices, if there are any."""
         known = type(self).known
         return [] if known is None else list(known())
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Apply the value."""
         return type(self).narrow(queryset, value) if (value := self.value()) else queryset
 
 

@@ -65,7 +65,6 @@ class TimeFilter(admin.SimpleListFilter):
         return str(self.used_parameters.get(FROM) or ""), str(self.used_parameters.get(UNTIL) or "")
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        """Name the spans."""
         return [(key, words) for key, (words, _span) in _SPANS.items()]
 
     def expected_parameters(self) -> list[str | None]:
@@ -90,7 +89,6 @@ class TimeFilter(admin.SimpleListFilter):
         return None if value == ANY else value
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Apply the range, else the span."""
         start, end = (_parse_time(value) for value in self.range)
         if start is None and end is None and self.value() in _SPANS:
             start = timezone.now() - _SPANS[str(self.value())][1]

@@ -63,7 +63,6 @@ class ToolPage(TuningPage):
 
     @cached_property
     def statistics(self) -> Statistics:
-        """How long its calls ran."""
         return statistics.read(statistics.SPANS[self.span], self.name)
 
     @cached_property
@@ -77,7 +76,6 @@ class ToolPage(TuningPage):
 
     @cached_property
     def changes(self) -> list[PolicyChange]:
-        """The last edits of its own limits."""
         return limit_history.own_changes(self.name)
 
     @cached_property
@@ -131,7 +129,6 @@ class ToolPage(TuningPage):
 
 
 def address_of(tool_name: str) -> str:
-    """Return the address of a tool's page."""
     return reverse(f"admin:{TOOL_VIEW}", args=[tool_name])
 
 

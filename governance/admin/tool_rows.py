@@ -62,7 +62,6 @@ class ToolRow:
 
     @property
     def is_stored(self) -> bool:
-        """Whether an administrator has limits for it."""
         return self.row.pk is not None
 
     @property
@@ -118,7 +117,6 @@ class ToolRow:
 
     @property
     def changed(self) -> SafeString | str:
-        """When its limits were edited last."""
         return format_time(self.edit.at) if self.edit.at else ""
 
     @property
@@ -184,7 +182,6 @@ ORDERS: Mapping[str, Callable[[ToolRow], Any]] = {
 
 
 def read_rows(statistics: Statistics) -> list[ToolRow]:
-    """Return a row for every tool, by name."""
     policies = read_policies()
     stored = ToolPolicy.objects.in_bulk(field_name="tool_name")
     offered = {tool.name: tool for tool in selectors.offered_tools()}
@@ -239,7 +236,6 @@ def reporters_text(tool: OfferedTool) -> str:
 
 
 def limit_text(name: str, value: Any) -> str:
-    """Return the value in force of a limit as people read it."""
     if name == "approval":
         return label_for(value, approval_rules())
     if name == "max_running" and value is not None:

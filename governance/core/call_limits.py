@@ -31,7 +31,6 @@ class CallLimits:
 
     @property
     def timeout(self) -> float | None:
-        """The total limit in force."""
         if self.deadline is not None:
             return self.deadline.timeout
         if self._requested is not None:
@@ -46,7 +45,6 @@ class CallLimits:
 
     @property
     def timeout_source(self) -> TimeoutSource | None:
-        """Where the total limit comes from."""
         return TimeoutSource.MANUAL if self._requested else self._source
 
     def set_policy(self, policy: Policy) -> None:

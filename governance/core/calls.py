@@ -31,7 +31,6 @@ class CallStatus(StrEnum):
 
     @property
     def is_terminal(self) -> bool:
-        """Whether nothing comes after this status."""
         return self not in _OPEN
 
 

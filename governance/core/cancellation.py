@@ -57,16 +57,13 @@ class CancellationToken:
 
     @property
     def cancellation(self) -> Cancellation | None:
-        """The request that cancelled this token, or None."""
         return self._cancellation
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether the request was made."""
         return self._cancellation is not None
 
     def raise_if_cancelled(self) -> None:
-        """Raise `Cancelled` once the request was made."""
         if self._cancellation is not None:
             raise Cancelled(self._cancellation)
 

@@ -74,12 +74,10 @@ class Deadline:
 
     @property
     def timeout(self) -> float | None:
-        """The total limit in seconds."""
         return self._timeout
 
     @property
     def idle_timeout(self) -> float | None:
-        """The longest silence in seconds."""
         return self._idle_timeout
 
     @property
@@ -108,7 +106,6 @@ class Deadline:
         return None if due is None or counted <= due[0] + _TOLERANCE else due[1:]
 
     def touch(self) -> None:
-        """Restart the idle clock."""
         self._touched_at = self._now
 
     def move(self, timeout: float | None, *, idle_timeout: float | None) -> None:
@@ -118,7 +115,6 @@ class Deadline:
         self._arm()
 
     def pause(self) -> None:
-        """Stop both clocks."""
         if self._paused_at is None:
             self._paused_at = self._loop.time()
             self._disarm()

@@ -27,7 +27,6 @@ class Excerpt:
         return cls(head=room // 2, tail=room - room // 2)
 
     def add(self, text: str) -> None:
-        """Take the next piece."""
         self.total += len(text)
         head, text = text[: self._head_room], text[self._head_room :]
         if head:

@@ -93,17 +93,14 @@ class ToolExecutor:
 
     @property
     def registry(self) -> ToolRegistry:
-        """The tools that calls find by their names."""
         return self._registry
 
     @property
     def live(self) -> Iterable[LiveCall]:
-        """The calls that wait or run now."""
         return tuple(self._live)
 
     @property
     def abandoned(self) -> int:
-        """How many bodies outlive their calls."""
         return len(self._abandoned)
 
     @property
@@ -160,7 +157,6 @@ class ToolExecutor:
         return outcome
 
     def is_active(self, scope: str) -> bool:
-        """Return whether a call of a scope waits or runs."""
         return self._scopes.has(scope)
 
     def cancel_scope(self, scope: str, cancellation: Cancellation) -> int:

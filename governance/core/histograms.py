@@ -70,7 +70,6 @@ class CallDurations:
     spans: Mapping[End, Spans] = field(default_factory=lambda: {end: Counter() for end in End})
 
     def add(self, end: End, milliseconds: int, count: int = 1) -> None:
-        """Count calls of this duration."""
         self.spans[end][milliseconds] += count
 
     def add_bins(self, bins: Mapping[str, Mapping[str, int]]) -> None:
@@ -95,7 +94,6 @@ class CallDurations:
 
     @property
     def timeouts(self) -> int:
-        """How many of them ran out of time."""
         return self.spans[End.TIMED_OUT].total()
 
     @property

@@ -57,7 +57,6 @@ class CallImages:
 
     @property
     def shown(self) -> tuple[ResultImage, ...]:
-        """What the call has shown so far."""
         return tuple(self._shown)
 
     def close(self) -> None:

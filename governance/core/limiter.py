@@ -127,12 +127,10 @@ class Limiter:
 
     @property
     def running(self) -> int:
-        """How many calls run now."""
         return self._running
 
     @property
     def queued(self) -> int:
-        """How many calls wait for a slot."""
         return len(self._waiting)
 
     def enter_at_once(self, ticket: Ticket) -> bool:
@@ -189,7 +187,6 @@ class Limiter:
         return None
 
     def leave(self, ticket: Ticket) -> None:
-        """Give the slot back."""
         self._inside.pop(ticket, None)
         self._running -= ticket.counts
         counts = self._counts

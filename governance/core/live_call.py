@@ -57,22 +57,18 @@ class LiveCall:
 
     @property
     def timeout(self) -> float | None:
-        """The total limit in force, in seconds."""
         return self.limits.timeout
 
     @property
     def idle_timeout(self) -> float | None:
-        """The idle limit in force, in seconds."""
         return self.limits.idle_timeout
 
     @property
     def timeout_source(self) -> TimeoutSource | None:
-        """Where the total limit comes from."""
         return self.limits.timeout_source
 
     @property
     def last_progress(self) -> Progress | None:
-        """What the tool has reported last."""
         return self.progress.last
 
     @property

@@ -77,7 +77,6 @@ class Notifier:
             self._timer = asyncio.get_running_loop().call_later(self._pause, self._poll)
 
     def close(self) -> None:
-        """Stop looking."""
         if self._timer is not None:
             self._timer.cancel()
 

@@ -17,7 +17,6 @@ _DEAD = (b"Z", b"X")
 
 
 def pids() -> list[int]:
-    """Return the process ids that exist now."""
     if not AVAILABLE:
         return []
     return [int(name) for name in os.listdir(_PROC) if name.isdecimal()]

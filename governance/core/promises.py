@@ -16,7 +16,6 @@ class Promise(asyncio.Future[T]):
         self._thread = threading.get_ident()
 
     def resolve(self, value: T) -> None:
-        """Set the result, from any thread."""
         if threading.get_ident() != self._thread:
             with suppress(RuntimeError):  # the loop is closed: there is no waiter
                 self.get_loop().call_soon_threadsafe(self.resolve, value)

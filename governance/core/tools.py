@@ -93,7 +93,6 @@ class ToolContext:
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether the call was asked to stop."""
         return self.token.is_cancelled
 
 

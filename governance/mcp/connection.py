@@ -62,7 +62,6 @@ class ServerConnection:
 
     @property
     def is_connected(self) -> bool:
-        """Whether calls go straight through."""
         return self._session is not None
 
     @property

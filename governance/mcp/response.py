@@ -47,7 +47,6 @@ class ResponseStream(httpx2.AsyncByteStream):
         self._pieces.put_nowait(None)
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        """Yield the pieces as they come."""
         self._copying = asyncio.create_task(self._copy(), name="reading an MCP answer")
         try:
             while (item := await self._pieces.get()) is not None:
@@ -58,7 +57,6 @@ class ResponseStream(httpx2.AsyncByteStream):
             self._copying.cancel()
 
     async def aclose(self) -> None:
-        """Close the connection, or give it back."""
         self._on_close()
         if self._copying is not None:
             self._copying.cancel()

@@ -65,7 +65,6 @@ class McpTools:
 
     @property
     def connections(self) -> tuple[ServerConnection, ...]:
-        """The servers that are in use."""
         return tuple(self._connections.values())
 
     def apply(self, specs: Iterable[ServerSpec]) -> None:

@@ -136,7 +136,6 @@ class AgentAdmin(
         change: bool = False,  # noqa: FBT001, FBT002 - Django's signature
         **kwargs: Any,
     ) -> Any:
-        """Let the form know who edits."""
         form = super().get_form(request, obj, change, **kwargs)
         return type(form.__name__, (form,), {"editor": request.user})
 
@@ -174,7 +173,6 @@ class AgentAdmin(
             self.message_user(request, warning, messages.WARNING)
 
     def delete_model(self, request: HttpRequest, obj: Agent) -> None:
-        """Delete through the service."""
         edits.delete_agent(name=obj.name, by=_editor(request))
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Agent]) -> None:
@@ -209,7 +207,6 @@ class AgentAdmin(
 
     @admin.display(description=gettext_lazy("tools"))
     def tool_list(self, obj: Agent) -> str:
-        """The tools that it may use."""
         return AgentChange.describe_value("tools", obj.tools)
 
     @admin.display(description=gettext_lazy("samples"))
@@ -237,7 +234,6 @@ class AgentAdmin(
 
     @admin.display(description=gettext_lazy("turns"))
     def turns(self, obj: Agent) -> SafeString | str:
-        """All that it has answered."""
         if obj._state.adding:
             return NOTHING
         address = turns_address(reader_of(obj), agent=obj.name, when=ANY)

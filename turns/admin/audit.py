@@ -53,7 +53,6 @@ class OutcomeFilter(admin.SimpleListFilter):
         return [(status, words) for status, words in ends.items() if status not in _OPEN]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Apply the chosen one."""
         return queryset.filter(outcome=self.value()) if self.value() else queryset
 
 
@@ -127,7 +126,6 @@ class CancelRequestAdmin(ExactSearchAdmin):
 
     @admin.display(description=_("turn"))
     def turn_link(self, obj: CancelRequest) -> SafeString | str:
-        """The turn's page."""
         return turn_link(obj.turn, reader=reader_of(obj))
 
 
@@ -161,7 +159,6 @@ class RepairAdmin(ExactSearchAdmin):
     ]
 
     def get_urls(self) -> list[Any]:
-        """Add the page of figures."""
         view = self.admin_site.admin_view(self.by_day_view)
         return [path("days/", view, name=REPAIRS_BY_DAY), *super().get_urls()]
 
@@ -171,5 +168,4 @@ class RepairAdmin(ExactSearchAdmin):
 
     @admin.display(description=_("turn"))
     def turn_link(self, obj: Repair) -> SafeString | str:
-        """The turn's page."""
         return NOTHING if obj.turn is None else turn_link(obj.turn, reader=reader_of(obj))

@@ -79,7 +79,6 @@ class CancelledTurnAdmin(CancelRequestAdmin):
     ]  # fmt: skip
 
     def get_urls(self) -> list[Any]:
-        """Add the page of latencies."""
         view = self.admin_site.admin_view(self.latency_view)
         return [path("latency/", view, name=LATENCY), *super().get_urls()]
 

@@ -30,7 +30,6 @@ def asked(query: Any) -> int:
 
 
 def events_of(turn: Turn, query: Any) -> SafeString | str:
-    """Return the log as clients saw it."""
     after = asked(query)
     found = log.read_turn(turn.pk, after=after, limit=SHOWN + 1)
     shown, has_more = found[:SHOWN], len(found) > SHOWN

@@ -35,7 +35,6 @@ class EndedFilter(admin.SimpleListFilter):
     parameter_name = "state"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        """Name the other choices."""
         return [("ended", gettext_lazy("Ended")), ("all", gettext_lazy("All"))]
 
     def choices(self, changelist: Any) -> Any:
@@ -44,7 +43,6 @@ class EndedFilter(admin.SimpleListFilter):
         return [{**first, "display": _("Not ended")}, *others]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Apply the choice."""
         if self.value() == "all":
             return queryset
         return queryset.filter(ended_at__isnull=self.value() != "ended")
@@ -149,7 +147,6 @@ class ProcessAdmin(ReadOnlyAdmin):
 
     @admin.display(description=gettext_lazy("live turns"))
     def live_turns(self, obj: Process) -> SafeString | str:
-        """How many turns it runs now, with their list."""
         running = f"{reverse('admin:turns_runningturn_changelist')}?owner={obj.pk}"
         may_see = may_open(reader_of(obj), "turns_turn")
         return anchor(Link(str(view_of(obj).live), running if may_see else ""))
@@ -163,7 +160,6 @@ class ProcessAdmin(ReadOnlyAdmin):
 
     @admin.display(description=gettext_lazy("started"), ordering="started_at")
     def started(self, obj: Process) -> Any:
-        """Since when it is there."""
         return format_time(obj.started_at)
 
     @admin.display(description=gettext_lazy("draining since"))
@@ -173,7 +169,6 @@ class ProcessAdmin(ReadOnlyAdmin):
 
     @admin.display(description=gettext_lazy("ended"))
     def ended(self, obj: Process) -> Any:
-        """When it ended, or was found dead."""
         return format_time(obj.ended_at)
 
 

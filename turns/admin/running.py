@@ -221,7 +221,6 @@ class RunningTurnAdmin(ReadOnlyAdmin):
         js = ["governance/refresh.js"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        """Leave out what is over."""
         return super().get_queryset(request).filter(status__in=ACTIVE_STATUSES)
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:

@@ -61,7 +61,6 @@ class CallView:
 
     @property
     def input(self) -> str:
-        """The beginning of its arguments."""
         return input_of(self._row) if self.rights.content else ""
 
     @property
@@ -178,7 +177,6 @@ class RunningTurnView:
 
     @property
     def process(self) -> SafeString | str:
-        """Where it runs."""
         return anchor(self._links["process"])
 
 

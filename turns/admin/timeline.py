@@ -71,7 +71,6 @@ def _own_facts(turn: Turn, waits: Sequence[Fact]) -> Iterator[Fact]:
 
 
 def timeline(turn: Turn) -> SafeString:
-    """Return the chart and its table."""
     facts = facts_of(turn)
     left_out, facts = max(len(facts) - MOST, 0), facts[:MOST]
     now = database_now()

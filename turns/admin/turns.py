@@ -174,7 +174,6 @@ class TurnAdmin(ExactSearchAdmin):
     ]
 
     def get_urls(self) -> list[Any]:
-        """Add the overview."""
         view = self.admin_site.admin_view(self.overview_view)
         return [path("overview/", view, name=OVERVIEW), *super().get_urls()]
 
@@ -326,7 +325,6 @@ class TurnAdmin(ExactSearchAdmin):
 
     @admin.display(description=gettext_lazy("events"))
     def event_log(self, obj: Any) -> SafeString | str:
-        """The log as clients saw it."""
         return event_log.events_of(obj, obj.query)
 
     @admin.display(description=gettext_lazy("usage"))

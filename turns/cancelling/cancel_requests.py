@@ -151,7 +151,6 @@ def _settle(outcomes: Mapping[CancelRequest, str], *, at: datetime) -> None:
 
 
 def _cancellation(request: CancelRequest) -> Cancellation:
-    """Return a stored request as a value."""
     return Cancellation(
         reason=CancelReason(request.reason),
         source=CancelSource(request.source),

@@ -140,12 +140,10 @@ class Reply:
 
     @property
     def text(self) -> str:
-        """The text so far."""
         return "".join(self._text)
 
     @property
     def has_calls(self) -> bool:
-        """Whether the model has begun to ask for a tool."""
         return bool(self._calls)
 
     @property
@@ -154,7 +152,6 @@ class Reply:
         return [(call.id, call.name, "".join(call.arguments)) for call in self._calls.values()]
 
     def take(self, delta: ChatDelta) -> None:
-        """Add a piece."""
         match delta:
             case TextDelta(text=text):
                 self._text.append(text)

@@ -50,11 +50,9 @@ class TurnClaimer:
 
     @property
     def has_room(self) -> bool:
-        """Whether another turn may begin here."""
         return self._slots.has_room
 
     async def until_room(self) -> None:
-        """Wait until another turn may begin here."""
         await self._slots.until_room()
 
     def fence(self) -> None:
@@ -71,7 +69,6 @@ class TurnClaimer:
         self.fill()
 
     def close(self) -> None:
-        """Claim nothing more."""
         self.phase = Phase.DRAINING
         self._slots.forget()
 

@@ -24,7 +24,6 @@ class TextBlock:
         return not self.text.strip()
 
     def to_json(self) -> TextContent:
-        """Return the wire's form."""
         return {"type": "text", "text": self.text}
 
     @classmethod
@@ -141,7 +140,6 @@ class AttachmentBlock:
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
-        """Read the wire's form."""
         return cls(
             type="image" if raw.get("type") == "image" else "document",
             attachment_id=_text(raw.get("attachment_id")),

@@ -89,7 +89,6 @@ class TurnSupervisor:
 
     @property
     def is_draining(self) -> bool:
-        """Whether no turn is started any more."""
         return self._claimer.phase is Phase.DRAINING
 
     @property
@@ -98,7 +97,6 @@ class TurnSupervisor:
         return self._claimer.has_room
 
     async def until_room(self) -> None:
-        """Wait until another turn may begin here."""
         await self._claimer.until_room()
 
     def start(self) -> None:
@@ -129,7 +127,6 @@ class TurnSupervisor:
         return self._claimer.reserve(conversation_id)
 
     def find_turn(self, turn_id: UUID) -> RunningTurn | None:
-        """Return a turn that runs in this process."""
         return self._live.get(turn_id)
 
     def find_call(self, turn_id: UUID, tool_id: str) -> LiveCall | None:
@@ -172,7 +169,6 @@ class TurnSupervisor:
         self._claimer.resume()
 
     def close(self) -> None:
-        """Start nothing more."""
         self._claimer.close()
 
     def cut_grace(self) -> None:

@@ -21,7 +21,6 @@ class TurnStatus(StrEnum):
 
     @property
     def is_terminal(self) -> bool:
-        """Whether nothing comes after this status."""
         return self not in ACTIVE_STATUSES
 
 

@@ -18,9 +18,7 @@ class EventSink(Protocol):
     wait. Any other sink gets the text by `publish` too, from a task of its own.
     """
 
-    async def publish(self, conversation_id: UUID, event: dict[str, Any]) -> None:
-        """Pass the event on."""
-        ...
+    async def publish(self, conversation_id: UUID, event: dict[str, Any]) -> None: ...
 
 
 Push = Callable[[UUID, dict[str, Any]], None]
@@ -35,7 +33,6 @@ class Relay:
         self._tasks: dict[UUID, asyncio.Task[None]] = {}
 
     def push(self, conversation_id: UUID, delta: dict[str, Any]) -> None:
-        """Take a piece."""
         waiting = self._waiting.get(conversation_id)
         if waiting is None:
             self._waiting[conversation_id] = [delta]
@@ -91,7 +88,6 @@ def register(sink: EventSink) -> None:
 
 
 def unregister(sink: EventSink) -> None:
-    """Take a sink out again."""
     _registered[:] = [known for known in _registered if known.sink != sink]
 
 

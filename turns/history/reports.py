@@ -39,7 +39,6 @@ class Report:
 
 
 def report_of(turn: Turn) -> Report:
-    """Return what an ended turn has come to."""
     status = TurnStatus(turn.status)
     return Report(
         turn_id=turn.pk,

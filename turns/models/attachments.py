@@ -69,7 +69,6 @@ class Attachment(models.Model):
 
     @property
     def is_image(self) -> bool:
-        """Whether it is shown as a picture."""
         return self.media_type.startswith("image/")
 
     def as_block(self) -> AttachmentContent:

@@ -62,7 +62,6 @@ class DisconnectPolicyChange(Change):
 
     @classmethod
     def describe_value(cls, name: str, value: object) -> str:
-        """Return a field's value as people read it."""
         if name == "policy":
             words = dict(DisconnectPolicy._meta.get_field("policy").flatchoices)
             return str(words.get(value, value))

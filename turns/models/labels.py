@@ -51,25 +51,20 @@ def turn_statuses() -> Choices:
 
 
 def message_sources() -> Choices:
-    """Return where a message may come from."""
     return choices(_SOURCES, _SOURCES)
 
 
 def cancel_modes() -> Choices:
-    """Return when a cancel may take effect."""
     return choices(_MODES, _MODES)
 
 
 def repair_kinds() -> Choices:
-    """Return what a repair may have done."""
     return choices(RepairKind, _KINDS)
 
 
 def repair_causes() -> Choices:
-    """Return why a repair may have been needed."""
     return [(CRASH.name, _("its process was gone")), *cancel_reasons()]
 
 
 def found_when() -> Choices:
-    """Return when a need for repair may be found."""
     return choices(_FOUND_WHEN, _FOUND_WHEN)

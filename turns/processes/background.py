@@ -60,7 +60,6 @@ def _begin(work: Coroutine[Any, Any, R], *, name: str) -> "asyncio.Task[R]":
 
 
 def _log_failure(task: asyncio.Task[Any]) -> None:
-    """Log a failure that no caller sees."""
     failure = None if task.cancelled() else task.exception()
     if failure is not None and not isinstance(failure, TurnsError):
         logger.error(

@@ -45,7 +45,6 @@ class LeaseTiming:
 
 
 def timing() -> LeaseTiming:
-    """Return the timing that the settings ask for."""
     return LeaseTiming(
         renew=app_settings.LEASE_RENEW_INTERVAL,
         fence_after=app_settings.LEASE_FENCE_AFTER,
@@ -84,7 +83,6 @@ class Lease:
         return not self._is_lost and time.monotonic() < self._held_until
 
     def start(self) -> None:
-        """Begin to renew."""
         self._thread.start()
 
     async def close(self) -> None:

@@ -151,7 +151,6 @@ def _report(process: Process, now: datetime) -> PolicyReport:
 
 
 def is_this_process(process: Process) -> bool:
-    """Whether a row is one of this very process."""
     is_ours = (process.pid, process.boot_id, process.pid_namespace) == (
         os.getpid(),
         boot_id(),

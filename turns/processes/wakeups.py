@@ -42,7 +42,6 @@ def register(bus: WakeupBus) -> None:
 
 
 def unregister(bus: WakeupBus) -> None:
-    """Take a bus out again."""
     if bus in _buses:
         _buses.remove(bus)
 
@@ -85,7 +84,6 @@ class WakeupListener:
         )
 
     async def close(self) -> None:
-        """Listen no more."""
         if self._listening is not None:
             self._listening.cancel()
             await asyncio.wait({self._listening})

@@ -65,12 +65,10 @@ class EmbeddedDispatcher:
 
 
 def get_dispatcher() -> Dispatcher:
-    """Return the dispatcher that the settings name."""
     return _make(app_settings.DISPATCHER)
 
 
 def path_of(name: str) -> str:
-    """Return the dotted path of a dispatcher's class."""
     return _PATHS.get(name, name)
 
 
@@ -83,7 +81,6 @@ def attach(wake: Wake) -> None:
 
 
 def detach() -> None:
-    """Wake nobody on this loop any more."""
     _wakes.pop()
 
 

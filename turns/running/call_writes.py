@@ -22,7 +22,6 @@ Held = dict[str, CallRow]
 
 
 def note_queued(turn: Turn, items: Sequence[tuple[LiveCall, Obstacle]]) -> Events:
-    """Store what calls wait for."""
     obstacles = {call.id: obstacle for call, obstacle in items}
     rows = recorder.record_queued(obstacles, group=str(turn.pk))
     return [queued_event(row) for row in rows]
@@ -43,7 +42,6 @@ def start_calls(turn: Turn, items: Sequence[tuple[LiveCall, Held]]) -> Events:
 
 
 def move_deadline(turn: Turn, call: LiveCall, change: DeadlineChange, held: Held) -> Events:
-    """Store the new limit of a call."""
     timeout_ms, idle_timeout_ms = limit_ms(change.to_timeout), limit_ms(change.to_idle_timeout)
     moved = recorder.record_deadline(
         group=str(turn.pk),
@@ -67,13 +65,11 @@ def move_deadline(turn: Turn, call: LiveCall, change: DeadlineChange, held: Held
 
 
 def note_cancelling(turn: Turn, items: Sequence[tuple[LiveCall]]) -> Events:
-    """Store that calls were asked to stop."""
     recorder.record_cancelling(*(call.id for (call,) in items), group=str(turn.pk))
     return []
 
 
 def end_calls(turn: Turn, items: Sequence[tuple[LiveCall, ToolOutcome, Held]]) -> Events:
-    """Store the outcomes of calls."""
     outcomes = {call.id: outcome for call, outcome, _ in items}
     rows = recorder.record_end(outcomes, group=str(turn.pk), held=items[0][2])
     if has_requests(turn):

@@ -101,7 +101,6 @@ class Runtime:
 
     @property
     def live_count(self) -> int:
-        """How many turns run here now."""
         return len(tuple(self.supervisor.live_turns))
 
     def finish_deletions(self) -> None:

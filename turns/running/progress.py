@@ -85,7 +85,6 @@ class ProgressWriter:
             self._writing = loop.create_task(self._write(), name="writes of progress")
 
     async def close(self) -> None:
-        """Write no more."""
         self._pending.clear()
         if self._writing is not None:
             self._writing.cancel()

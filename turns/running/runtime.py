@@ -118,7 +118,6 @@ async def notify_owner(owner_id: UUID, requests: Sequence[PendingRequest]) -> No
 
 
 async def live_turns() -> int:
-    """Return how many turns this loop runs now."""
     runtime = _running()
     return runtime.live_count if runtime else 0
 
@@ -142,7 +141,6 @@ async def takes_work() -> bool:
 
 
 def find_turn(turn_id: UUID) -> RunningTurn | None:
-    """Return a turn that this loop runs now."""
     runtime = _running()
     return runtime.supervisor.find_turn(turn_id) if runtime else None
 

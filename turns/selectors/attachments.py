@@ -23,7 +23,6 @@ class AttachedFile:
 
     @property
     def is_image(self) -> bool:
-        """Whether it was redrawn here, and may be shown."""
         return self.media_type.startswith("image/")
 
 

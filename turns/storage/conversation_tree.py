@@ -7,7 +7,6 @@ from turns.models import Conversation
 
 
 def tree_of(top_id: UUID) -> list[UUID]:
-    """Return the conversation and all below it, parents first."""
     family: list[UUID] = []
     level = [top_id]
     while level:

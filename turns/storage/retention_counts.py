@@ -39,7 +39,6 @@ class _Group(Func):
 
 
 def count_contents(turns: QuerySet[Turn]) -> ContentCounts:
-    """Count the turns and what belongs to them."""
     counted = (
         turns.order_by()
         .annotate(

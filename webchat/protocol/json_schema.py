@@ -26,7 +26,6 @@ def objects_of(frames: Iterable[type]) -> dict[str, Schema]:
 
 
 def name_in(reference: Schema) -> str:
-    """Return the name of the object that a schema refers to."""
     name: str = reference["$ref"].rpartition("/")[2]
     return name
 

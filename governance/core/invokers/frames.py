@@ -62,7 +62,6 @@ def body_size(header: bytes, *, limit: int) -> int:
 
 
 def unpack(body: bytes) -> Frame:
-    """Return the frame. Raise `FrameError`."""
     try:
         frame = _DECODER.decode(body.decode())
     except (ValueError, RecursionError) as error:

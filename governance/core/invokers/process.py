@@ -83,12 +83,10 @@ class ProcessInvoker:
 
     @property
     def idle(self) -> int:
-        """Workers that wait for a call."""
         return self._pool.idle
 
     @property
     def busy(self) -> int:
-        """Workers in a call."""
         return self._pool.busy
 
     @property

@@ -37,7 +37,6 @@ class ThreadInvoker:
 
     @property
     def abandoned(self) -> int:
-        """How many threads outlive their calls."""
         return self._abandoned
 
     async def invoke(self, tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> Any:

@@ -44,12 +44,10 @@ class WorkerToken(CancellationToken):
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether the request was made."""
         self.is_watched = True
         return super().is_cancelled
 
     def raise_if_cancelled(self) -> None:
-        """Raise `Cancelled` once the request was made."""
         self.is_watched = True
         super().raise_if_cancelled()
 

@@ -34,7 +34,6 @@ class WorkerPool:
 
     @property
     def idle(self) -> int:
-        """Workers that wait for a call."""
         return len(self._idle)
 
     @property

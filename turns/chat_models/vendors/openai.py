@@ -58,7 +58,6 @@ class _Calls:
         self._next = 0
 
     def set_index(self, piece: ChoiceDeltaToolCall) -> None:
-        """Put the call's own index into the piece."""
         place = self._places.get(piece.index)
         if place is None or self._begins_another(piece, *self._seen[place]):
             place = self._places[piece.index] = max(self._next, piece.index)

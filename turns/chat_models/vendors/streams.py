@@ -100,7 +100,6 @@ class Connection:
         self._subject = subject
 
     async def aclose(self) -> None:
-        """Close every connection of the pool."""
         await self._http_client.aclose()
 
     async def stream(
