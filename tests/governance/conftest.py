@@ -8,9 +8,10 @@ from django.contrib.auth import get_user_model
 from django.test import Client
 from django.utils import timezone
 
+from governance import services
 from governance.core.registry import make_tool, registry
 from governance.core.tools import Tool
-from governance.models import ToolCall
+from governance.models import ToolCall, ToolPolicy
 
 
 def _probe(text: str = "") -> str:
@@ -39,6 +40,25 @@ def plain() -> Iterator[Tool]:
     registry.register(made)
     yield made
     registry.unregister("plain")
+
+
+@pytest.fixture
+def policy(db: None, probe: Tool) -> ToolPolicy:
+    """An administrator's limit of the probe."""
+    services.save_tool_policy(tool_name="probe", values={"timeout_ms": 30_000}, by=None)
+    return ToolPolicy.objects.get()
+
+
+@pytest.fixture
+def overtake(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Let somebody else's edit slip in before each one that is saved from now on."""
+    save = services.save_tool_policy
+
+    def overtaken(**arguments: Any) -> Any:
+        save(tool_name="probe", values={"timeout_ms": 10_000}, by=None)
+        return save(**arguments)
+
+    return lambda: monkeypatch.setattr(services, "save_tool_policy", overtaken)
 
 
 @pytest.fixture

@@ -36,12 +36,6 @@ def said(page):
     return [str(message) for message in page.context["messages"]]
 
 
-@pytest.fixture
-def policy(db, probe):
-    services.save_tool_policy(tool_name="probe", values={"timeout_ms": 30_000}, by=None)
-    return ToolPolicy.objects.get()
-
-
 def test_the_list_of_default_limits_is_its_one_row(admin_client):
     page = admin_client.get(reverse("admin:governance_defaultpolicy_changelist"), follow=True)
     assert page.redirect_chain[-1][0] == DEFAULT
@@ -263,15 +257,9 @@ def test_an_edit_on_top_of_a_newer_one_shows_both_values_and_saves_nothing(
 
 
 def test_an_edit_that_slips_in_between_check_and_save_is_refused_in_words(
-    admin_client, policy, monkeypatch
+    admin_client, policy, overtake
 ):
-    save = services.save_tool_policy
-
-    def overtaken(**arguments):
-        save(tool_name="probe", values={"timeout_ms": 10_000}, by=None)
-        return save(**arguments)
-
-    monkeypatch.setattr(services, "save_tool_policy", overtaken)
+    overtake()
     page = admin_client.post(
         change_url(policy), tool_form(timeout_ms="20 s", revision="1"), follow=True
     )

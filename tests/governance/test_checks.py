@@ -8,6 +8,7 @@ from django.test import override_settings
 from governance import services
 from governance.conf import app_settings, toolbox_settings
 from governance.core.registry import make_tool, registry
+from tests.governance.toolbox.bubblewrap import install_bubblewrap
 
 BAD = {
     "DEFAULT_TIMEOUT": (-1, "60", True, float("nan"), 10**9),
@@ -181,9 +182,7 @@ def test_settings_that_do_not_fit_each_other_are_noticed(values, check_id):
 @pytest.fixture
 def no_sandbox(monkeypatch, tmp_path):
     """A machine whose system does not let bubblewrap work."""
-    program = tmp_path / "bwrap"
-    program.write_text("#!/bin/sh\necho 'bwrap: No permissions' >&2\nexit 1\n")
-    program.chmod(0o755)
+    install_bubblewrap(tmp_path, "echo 'bwrap: No permissions' >&2\nexit 1")
     monkeypatch.setenv("PATH", str(tmp_path))
 
 
@@ -210,11 +209,10 @@ def test_a_missing_sandbox_is_noticed_where_it_matters():
 @pytest.fixture
 def weak_sandbox(monkeypatch, tmp_path):
     """A machine with an old bubblewrap, that knows no sizes, and without the program that sets limits."""
-    program = tmp_path / "bwrap"
-    program.write_text(
-        '#!/bin/sh\nfor i in "$@"; do [ $i = --size ] && exit 1; done\necho \'{"child-pid": 99999999}\'\n'
+    install_bubblewrap(
+        tmp_path,
+        'for i in "$@"; do [ $i = --size ] && exit 1; done\necho \'{"child-pid": 99999999}\'',
     )
-    program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
 
 

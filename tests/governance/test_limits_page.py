@@ -56,12 +56,6 @@ def row_of(page, tool):
     raise AssertionError(f"no row of {tool}")
 
 
-@pytest.fixture
-def policy(db, probe):
-    services.save_tool_policy(tool_name="probe", values={"timeout_ms": 30_000}, by=None)
-    return ToolPolicy.objects.get()
-
-
 def test_every_tool_is_a_row_with_what_is_in_force_and_no_row_is_stored(
     admin_client, policy, plain
 ):
@@ -255,15 +249,9 @@ def test_a_touched_row_whose_limits_were_taken_away_meanwhile_is_refused(
     assert not ToolPolicy.objects.exists()
 
 
-def test_an_edit_that_is_overtaken_is_refused_in_words(admin_client, policy, monkeypatch):
-    save = services.save_tool_policy
-
-    def overtaken(**arguments):
-        save(tool_name="probe", values={"timeout_ms": 10_000}, by=None)
-        return save(**arguments)
-
+def test_an_edit_that_is_overtaken_is_refused_in_words(admin_client, policy, overtake):
     form = posted(admin_client.get(PAGE)) | {"probe-timeout_ms": "75 s"}
-    monkeypatch.setattr(services, "save_tool_policy", overtaken)
+    overtake()
     page = admin_client.post(PAGE, form)
     assert any("changed by somebody else meanwhile" in line for line in said(page))
     assert ToolPolicy.objects.get().timeout_ms == 30_000

@@ -26,6 +26,7 @@ from governance.core.ports import Host
 from governance.toolbox import SandboxChoice, ToolboxSettings
 from governance.toolbox.sandbox import Mode, Sandbox, find_gaps, find_sandbox
 from governance.toolbox.shell import describe
+from tests.governance.toolbox.bubblewrap import install_bubblewrap
 from tests.governance.toolbox.http_server import HttpServer, answer
 from tests.support import PATIENCE, NoApprovals, cancel, eventually, eventually_sync
 
@@ -55,11 +56,7 @@ def without_bubblewrap(monkeypatch, tmp_path):
 @pytest.fixture
 def broken_bubblewrap(monkeypatch, tmp_path):
     """A machine whose system does not let it work, as in most containers."""
-    program = tmp_path / "bwrap"
-    program.write_text(
-        "#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n"
-    )
-    program.chmod(0o755)
+    install_bubblewrap(tmp_path, "echo 'bwrap: No permissions to create new namespace' >&2\nexit 1")
     monkeypatch.setenv("PATH", str(tmp_path))
 
 

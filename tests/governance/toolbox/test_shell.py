@@ -32,17 +32,15 @@ def pids(text):
     return [int(word) for word in text.split() if word.isdecimal()]
 
 
-async def test_output_of_both_streams_is_returned_in_order(harness):
-    assert (
-        await harness.call("exec", command="echo one; echo two >&2; echo three")
-        == "one\ntwo\nthree"
-    )
-
-
-async def test_command_that_prints_nothing_says_so(harness):
-    assert (
-        await harness.call("exec", command="true") == "The command ended well and printed nothing."
-    )
+@pytest.mark.parametrize(
+    ("command", "result"),
+    [
+        ("echo one; echo two >&2; echo three", "one\ntwo\nthree"),
+        ("true", "The command ended well and printed nothing."),
+    ],
+)
+async def test_what_it_printed_on_both_streams_is_returned_in_order(harness, command, result):
+    assert await harness.call("exec", command=command) == result
 
 
 async def test_it_runs_in_the_workspace_and_input_is_empty(harness, workspace):

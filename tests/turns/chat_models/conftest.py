@@ -4,7 +4,7 @@ import pytest
 
 from tests.turns.chat_models.dialects import DIALECTS, KEY, PIECED
 from tests.turns.chat_models.servers import Server
-from turns.chat_models.catalog import close_connections
+from turns.chat_models.catalog import close_connections, get_chat_model
 from turns.chat_models.providers import PROVIDERS
 
 
@@ -16,6 +16,14 @@ def dialect(request):
 @pytest.fixture(params=list(PIECED))
 def pieced(request):
     return PIECED[request.param]
+
+
+@pytest.fixture(autouse=True)
+def known_chat_models():
+    """Each test makes its chat models anew."""
+    get_chat_model.cache_clear()
+    yield
+    get_chat_model.cache_clear()
 
 
 @pytest.fixture(autouse=True)

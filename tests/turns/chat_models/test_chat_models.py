@@ -13,13 +13,6 @@ def make_scripted():
     return ScriptedChatModel([text("made by a factory")])
 
 
-@pytest.fixture(autouse=True)
-def _forget():
-    get_chat_model.cache_clear()
-    yield
-    get_chat_model.cache_clear()
-
-
 def test_local_is_built_in():
     assert isinstance(get_chat_model("local"), LocalChatModel)
 
@@ -47,6 +40,9 @@ def test_a_chat_model_is_made_once_for_each_name():
         f"{__name__}:missing",
         f"{__name__}:NOT_CALLABLE",
         "a:b:c",
+        "anthropic:",
+        "openai",
+        "mistral:large",
     ],
 )
 def test_an_unknown_name_says_what_to_do(name):
@@ -55,3 +51,4 @@ def test_an_unknown_name_says_what_to_do(name):
 
     assert raised.value.code == "unknown_chat_model"
     assert "TURNS_CHAT_MODEL" in raised.value.message
+    assert "anthropic:…" in raised.value.message

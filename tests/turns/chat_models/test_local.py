@@ -78,20 +78,23 @@ class TestPlan:
         assert messages[3].texts[0].text == "Step 2 of 2: calling `wait`…"
         assert messages[-1].texts[0].text.startswith("3 of 3 calls succeeded.")
 
-    async def test_one_step_is_announced_without_a_number(self):
-        assert (await reply_to(request_for("run ls"))).text == "Calling `exec`…"
-
-    async def test_what_the_user_has_to_say_takes_the_announcements_place(self):
-        assert (await reply_to(request_for("say Off we go\nrun ls"))).text == "Off we go"
+    @pytest.mark.parametrize(
+        ("message", "answer"),
+        [
+            ("run ls", "Calling `exec`…"),  # one step has no number
+            ("say Off we go\nrun ls", "Off we go"),
+            ("say Hello, Ada.", "Hello, Ada."),
+            ("Thank you!", "You are welcome."),
+        ],
+    )
+    async def test_a_message_is_answered_or_its_step_announced(self, message, answer):
+        assert (await reply_to(request_for(message))).text == answer
 
     async def test_speech_after_calls_follows_the_summary(self):
         messages = await use_script("run ls\nthen\nsay That was it.", result)
 
         assert messages[-1].texts[0].text.endswith("\n\nThat was it.")
         assert "`exec` succeeded." in messages[-1].texts[0].text
-
-    async def test_speech_alone_is_the_answer(self):
-        assert (await reply_to(request_for("say Hello, Ada."))).text == "Hello, Ada."
 
     async def test_ids_are_unique_in_a_turn(self):
         messages = await use_script("repeat 3 run a\nrun b", result)
@@ -214,9 +217,6 @@ class TestTalk:
 
         assert "`help`" in text
         assert "`run " in text
-
-    async def test_thanks_are_taken(self):
-        assert (await reply_to(request_for("Thank you!"))).text == "You are welcome."
 
     async def test_a_faulty_line_is_named_and_nothing_is_run(self):
         reply = await reply_to(request_for("run ls\nwait a moment"))

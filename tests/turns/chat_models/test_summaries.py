@@ -149,25 +149,23 @@ def test_a_question_that_expired_is_no_denial():
     assert "[EXPIRED]" not in summary
 
 
-def test_another_agents_answer_keeps_its_markdown_as_a_quotation():
-    result = CallResult(
-        tool_name="sessions_ask",
-        input={"agent": "researcher", "message": "run date"},
-        content="**done**\n\n```text\nSunday\n```",
-    )
-
-    assert summarise([result]) == (
-        "**`run date`** — `researcher` answered:\n\n> **done**\n>\n> ```text\n> Sunday\n> ```"
-    )
-
-
-def test_an_agent_that_was_set_to_work_is_told_without_the_advice_for_the_model():
-    result = CallResult(
-        tool_name="sessions_spawn",
-        input={"agent": "researcher", "message": "wait 60"},
-        content="Do not wait for it.",
-    )
-
-    assert summarise([result]) == (
-        "**`wait 60`** — `researcher` is at work; its report comes here when it is done."
-    )
+@pytest.mark.parametrize(
+    ("tool_name", "content", "summary"),
+    [
+        (
+            "sessions_ask",
+            "**done**\n\n```text\nSunday\n```",
+            "answered:\n\n> **done**\n>\n> ```text\n> Sunday\n> ```",
+        ),
+        (
+            "sessions_spawn",
+            "Do not wait for it.",
+            "is at work; its report comes here when it is done.",
+        ),
+    ],
+    ids=["an answer keeps its Markdown as a quotation", "the advice for the model is left out"],
+)
+def test_what_another_agent_said_is_told(tool_name, content, summary):
+    asked = {"agent": "researcher", "message": "run date"}
+    result = CallResult(tool_name=tool_name, input=asked, content=content)
+    assert summarise([result]) == f"**`run date`** — `researcher` {summary}"

@@ -93,32 +93,21 @@ async def test_a_lost_read_of_a_turn_that_has_queued_is_repeated(
     assert faulty_database.lost[part] == 3
 
 
+@pytest.mark.parametrize(("fault", "times"), [("lose_statement", 3), ("lose_commit", 1)])
 @pytest.mark.parametrize("part", EVERY_WRITE)
-async def test_a_lost_statement_is_repeated(
+async def test_a_lost_statement_is_repeated_and_a_commit_whose_answer_is_lost_is_not(
     chat: ChatDriver,
     fake_tools: FakeTools,
     saboteur: Saboteur,
     faulty_database: FaultyDatabase,
     part: str,
+    fault: str,
+    times: int,
 ):
-    saboteur.faults.append(("lose_statement", part, 3))
+    saboteur.faults.append((fault, part, times))
     play_two_calls(chat)
     await assert_is_whole(chat, await chat.say(), fake_tools)
-    assert faulty_database.lost[part] == 3
-
-
-@pytest.mark.parametrize("part", EVERY_WRITE)
-async def test_a_commit_whose_answer_is_lost_is_not_done_twice(
-    chat: ChatDriver,
-    fake_tools: FakeTools,
-    saboteur: Saboteur,
-    faulty_database: FaultyDatabase,
-    part: str,
-):
-    saboteur.faults.append(("lose_commit", part, 1))
-    play_two_calls(chat)
-    await assert_is_whole(chat, await chat.say(), fake_tools)
-    assert faulty_database.lost[part] == 1
+    assert faulty_database.lost[part] == times
 
 
 @pytest.mark.parametrize("fault", ["lose_statement", "lose_commit"])
