@@ -1,4 +1,4 @@
-"""What a release is made of: the files that git tracks, and a README whose links lead somewhere on a package page."""
+"""What a release is made of: the files that git tracks, and a README with links for a package page."""
 
 import os
 import re

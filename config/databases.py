@@ -15,8 +15,8 @@ SQLITE_OPTIONS: dict[str, Any] = {
 }
 
 LONGEST_PAUSE_MS = 5_000  # between two statements of a transaction on PostgreSQL
-# A pool that may go on for longer by itself waits twice as long after each failure, and lets whoever asks it wait, too:
-# after an outage of a minute for another one. Whoever asks once it has given up is a new beginning.
+# A pool that may go on for longer by itself waits twice as long after each failure. So does whoever asks it: after an
+# outage of a minute for another one. Whoever asks once it has given up is a new beginning.
 RECONNECT_SECONDS = 2.0
 
 

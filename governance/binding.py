@@ -1,8 +1,7 @@
 """Prepares the values of fields for a database, by the shortest way for the value's type (sync ORM).
 
-A field of Django prepares each value by four methods that call each other. If a field's
-methods are Django's own, the result depends on the value's type alone, so the way is looked up once. Everything else
-goes the field's own way.
+A field of Django prepares each value by four methods that call each other. If they are Django's own, the result
+depends on the value's type alone. So the way is looked up once. Everything else goes the field's own way.
 """
 
 from collections.abc import Callable, Mapping
@@ -43,7 +42,7 @@ _KNOWN: tuple[Any, ...] = (
 
 
 class Binder(NamedTuple):
-    """How values of one field are prepared: by their type, where None is "as it is"; any other by the field itself."""
+    """How values of one field are prepared: by their type. None is "as it is"; any other type is the field's."""
 
     by_type: ByType
     prepare: Convert

@@ -1,4 +1,4 @@
-"""Filters of calls by what governance does not know: apps above find the calls of a user, an agent, a process."""
+"""Filters of calls by what governance does not know, such as a user, an agent, a process. Apps above add them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

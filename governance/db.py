@@ -43,7 +43,7 @@ def run_in_db_thread(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any
 
 
 def run_in_db_thread_plainly(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
-    """Return the same for a task that has no language and no request of its own, such as that of a turn.
+    """Return the same for a task without a language and a request of its own, such as a turn's.
 
     It runs in the same thread. What asgiref does besides, to carry these along, takes longer than the thread takes to
     begin.

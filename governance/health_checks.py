@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthCheck:
-    """One thing that is needed: its label, how to ask whether it answers in time, and the address of its page."""
+    """One thing that is needed: its label, how to ask whether it answers, the address of its page."""
 
     label: Any
     ask: Callable[[], Awaitable[bool]]

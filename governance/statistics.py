@@ -25,7 +25,7 @@ SPANS = {
 class Statistics:
     """The durations by tool since a moment. `is_partial`: the time before it is not rolled up, and was asked for too.
 
-    `is_exact`: each duration is that of a call's row; else hours that are over count by the bins of their roll-ups.
+    `is_exact`: each duration is that of a call's row. Else past hours count by the bins of their roll-ups.
     """
 
     since: datetime

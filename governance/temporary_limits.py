@@ -1,4 +1,4 @@
-"""Limits that count until a moment: what is stored of them in a tool's row, and how people write the moment."""
+"""Limits that count until a moment: what a tool's row stores of them, and how people write the moment."""
 
 import copy
 import re

@@ -15,7 +15,7 @@ Network = IPv4Network | IPv6Network
 def client_address(request: HttpRequest) -> str | None:
     """Return the client's address, or None where the server knows none. An IPv6 address becomes its network.
 
-    `X-Forwarded-For` is read from its end, as far as `WEBCHAT_TRUSTED_PROXIES` have written it: what stands before
+    `X-Forwarded-For` is read from its end, as far as `WEBCHAT_TRUSTED_PROXIES` have written it. What stands before
     that may be the client's invention.
     """
     proxies = [ip_network(entry) for entry in app_settings.TRUSTED_PROXIES]

@@ -27,7 +27,7 @@ MAX_DELTAS = 256  # more than ten seconds of the twenty pieces that come in one
 
 
 class RecentDeltas:
-    """The last pieces of streamed text, which may not be stored yet: the stored text is up to a second old."""
+    """The last pieces of streamed text. They may not be stored yet: the stored text is up to a second old."""
 
     def __init__(self) -> None:
         self._turn_id = ""
@@ -70,7 +70,7 @@ class RecentDeltas:
 
 
 class Published:
-    """An event or a piece of text on its way to sockets; encoded once for all that read the same language."""
+    """An event or a piece of text on its way to sockets. It is encoded once for each language."""
 
     __slots__ = ("_texts", "event")
 
@@ -89,7 +89,7 @@ class Published:
 class Feed:
     """Puts events into a socket's send queue; `sent` is the number of the last one, None before `hello`.
 
-    An event that needs the database or a thread waits in the inbox, and so does all that comes after it. `on_waiting`
+    An event that needs the database or a thread waits in the inbox, with all that comes after it. `on_waiting`
     is called then: it lets a task read the inbox.
     """
 

@@ -28,7 +28,7 @@ async def healthz(request: HttpRequest) -> JsonResponse:
 
 @require_safe
 async def readyz(request: HttpRequest) -> JsonResponse:
-    """Say whether this process can take work: 503 if it goes down, has lost its lease, or its database does not answer in time.
+    """Say whether this process can take work. If not, the answer is 503.
 
     The channel layer carries hints and streamed text. Without it everything works, only later, so it decides nothing.
     """

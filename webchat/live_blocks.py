@@ -1,4 +1,4 @@
-"""The finished blocks of an answer while it streams: rendered once for all sockets of a process that asked for HTML.
+"""The finished blocks of an answer while it streams, rendered once for all sockets that asked for HTML.
 
 The message that follows has the HTML of the whole. That is the truth, and it takes the place of these blocks.
 """
@@ -154,7 +154,7 @@ class BlockReader:
         self._sent = 0  # of the blocks
 
     def complete(self, text: str, *, turn_id: str, step: int) -> tuple[str, int]:
-        """Return what the answer of a turn says so far and its step, where more is known here than this text of a step."""
+        """Return the answer's text so far and its step, where more is known here than this text."""
         live = self._answer
         if live.message[0] != turn_id or live.message[1] < step or len(live.text) <= len(text):
             return text, step

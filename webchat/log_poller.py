@@ -1,4 +1,4 @@
-"""Polls the database once for all open sockets of the process: the end of each log, the status of each conversation.
+"""Polls the database once for all sockets of the process: the ends of logs, the status of conversations.
 
 The channel layer may lose messages. The next message shows the gap, but no message follows the last one of a turn.
 The heartbeat would find that gap late, because it queries for each socket and so must be rare.

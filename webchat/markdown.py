@@ -34,7 +34,7 @@ def _render_block(text: str) -> str:
 
 
 def _blocks(text: str) -> Iterator[str]:
-    """Give a long text in pieces: cut between paragraphs where it can be, and a long piece of code by its lines."""
+    """Yield a long text in pieces, cut between paragraphs if possible, and a long piece of code by lines."""
     if len(text) <= BLOCK:
         yield text
         return

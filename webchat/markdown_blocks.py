@@ -117,7 +117,7 @@ def finished_length(text: str) -> int:
 
 
 def _known_length(text: str) -> int:
-    """Return where the lines end of which is known what they begin: whole ones, and a last one that begins with words."""
+    """Return where the known lines end: whole ones, and a last one that begins with words."""
     end = text.rfind("\n") + 1
     return len(text) if _WORDS.match(text, end) else end
 

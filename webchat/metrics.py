@@ -28,7 +28,7 @@ _sees_all = run_in_query_thread(access.sees_all)
 
 @require_safe
 async def metrics(request: HttpRequest) -> HttpResponse:
-    """Return the metrics of this process, of the site, or of both as text. 404 where the extra is not installed.
+    """Return the metrics of this process, of the site, or of both as text. It is 404 where the extra is not installed.
 
     `?scope=process` leaves out what every process would answer alike, `?scope=site` is only that.
     """

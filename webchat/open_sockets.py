@@ -53,7 +53,7 @@ def overflow_count() -> int:
 
 
 def are_closing() -> bool:
-    """Whether the sockets of this loop are being closed, so that a new one would keep the server from its end."""
+    """Whether the sockets of this loop are being closed: a new one would keep the server from its end."""
     return asyncio.get_running_loop() in _leaving
 
 

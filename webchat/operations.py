@@ -36,7 +36,7 @@ class CancelAnswer(TypedDict):
 
 
 class CancelTurn(Operation):
-    """Cancel a turn, at once or when its running step has ended; answered as soon as the request is stored (C2).
+    """Cancel a turn, at once or when its running step has ended. The answer comes once the request is stored (C2).
 
     What is queued behind it ends with it. With the mode `queued` only this turn ends, and only while it has not begun.
     """
@@ -107,7 +107,7 @@ class DeadlineAnswer(TypedDict):
 
 
 class SetDeadline(Operation):
-    """Give a running call another limit, up to the ceiling: `timeout_ms` in all, or `extend_ms` more; exactly one of them (T9)."""
+    """Give a running call another limit, up to the ceiling: `timeout_ms` in all, or `extend_ms` more. Give exactly one of them (T9)."""
 
     name: ClassVar = "set_deadline"
     path: ClassVar = "/turns/{turn_id}/tools/{tool_id}/deadline"

@@ -1,4 +1,4 @@
-"""From which page a browser opens a socket: from one of this site, as Django judges a form (scheme, host and port)."""
+"""A browser may open a socket from a page of this site, as Django judges forms (scheme, host, port)."""
 
 import logging
 from io import BytesIO

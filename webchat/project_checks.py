@@ -1,4 +1,4 @@
-"""System checks of the project around the chat: what it has to name, serve and answer, so that the pages work."""
+"""System checks of the project around the chat: what it has to name, serve and answer."""
 
 import sys
 from pathlib import Path

@@ -60,7 +60,7 @@ class FlowControlledProtocol(daphne.ws_protocol.WebSocketProtocol):  # type: ign
         self._writable.set()
 
     def serverClose(self, code: int | None = None) -> None:  # noqa: N802 - Daphne's name
-        # `sendClose` raises for all codes between 1000 and 3000, as a browser's own `close()` does; the browser
+        # `sendClose` raises for all codes between 1000 and 3000, as a browser's own `close()` does. The browser
         # would be told 1006, which says nothing.
         self.sendCloseFrame(code=1000 if code is None else code)
 

@@ -1,4 +1,4 @@
-"""What the chat page's scripts say of tool calls: their cards, their limits, the decisions on them, and how they ended."""
+"""What the chat page's scripts say of tool calls: their cards, limits, decisions and endings."""
 
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _

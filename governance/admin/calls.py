@@ -169,7 +169,7 @@ class ToolCallAdmin(LinkedCallAdmin):
 
     @admin.display(description=gettext_lazy("last change of its limits before it"))
     def policy_change(self, obj: ToolCall) -> SafeString | str:
-        """The change of the tool's limits that this call obeyed, with its page; of the default ones where it had those."""
+        """The change of the tool's limits that this call obeyed, or of the default ones, with its page."""
         names = {obj.tool_name}
         if obj.timeout_source == TimeoutSource.DEFAULT:
             names.add("")

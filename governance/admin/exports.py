@@ -32,7 +32,7 @@ from governance.models.exports import HIDDEN
 
 BATCH = 500  # rows of one read
 CONTENT_BATCH = 50  # the same where whole results may be among them
-# What a spreadsheet takes for a formula: at the beginning, and behind what some take for the end of a cell or a line.
+# What a spreadsheet takes for a formula: at the beginning, or behind what may end a cell or a line.
 _BEGINNING = re.compile(r"(^|[;\t\r\n])([\s\"]*)([=+\-@\uff1d\uff0b\uff0d\uff20]?)")
 VIEW_ONLY = ("e", "o", "p")  # of a list's address: says how a page looks, not which rows are in it
 

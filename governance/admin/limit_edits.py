@@ -1,4 +1,4 @@
-"""What the pages of limits share: the span of their figures, their rows' forms, and how edits are saved and told."""
+"""What the pages of limits share: the span of figures, the forms of rows, and how edits are saved."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -89,7 +89,7 @@ class TuningPage:
         }
 
     def _save_rows(self) -> HttpResponse | None:
-        """Save every row that was edited, all or none; None if the page says what is wrong, beside what was typed."""
+        """Save every row that was edited, all or none. Return None if the page says what is wrong."""
         self._bind_forms(self._request.POST)
         forms = [(row, row.form) for row in self.rows if row.form is not None]
         until = self._end()

@@ -1,4 +1,4 @@
-"""What an address or a form may ask our admin for: anything, and nothing of it is an error of the server."""
+"""What an address or a form may ask our admin for. It may be anything, and is no error of the server."""
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -21,7 +21,7 @@ else:
         """Stands for Django's, which is generic for the type checker only."""
 
 
-# How Django and the databases say that a value cannot be compared: too large, no such day, one end of a range.
+# A value cannot be compared, as Django and the databases say it: too large, no such day, half a range.
 _INCOMPARABLE = (
     DataError,
     LookupError,

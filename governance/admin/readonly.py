@@ -1,4 +1,4 @@
-"""Base of every list of history: it is read-only, no page counts a long table, and what it shows can be exported."""
+"""Base of every list of history. It is read-only and can be exported, and no page counts a long table."""
 
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast

@@ -1,4 +1,4 @@
-"""The page of one tool: how long its calls ran, when they ran out of time, and the history of its limits."""
+"""The page of one tool: how long its calls ran, which ran out of time, the history of its limits."""
 
 from collections.abc import Sequence
 from functools import cached_property

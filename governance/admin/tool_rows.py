@@ -1,4 +1,4 @@
-"""The rows of the page of limits: one for every tool that the site offers or has limits for, stored or not."""
+"""The rows of the page of limits: one for every tool that the site offers or has limits for."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

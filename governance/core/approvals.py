@@ -90,9 +90,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalGrant:
-    """Permission to start a call: the definition of the tool that was approved, and the strictest rule it satisfies
-    (D1, D4).
-    """
+    """Permission to start a call (D1, D4): the tool's definition that was approved, and the strictest rule it satisfies."""
 
     definition: str
     rule: ApprovalRule

@@ -1,4 +1,4 @@
-"""Waits for the end of a call's body, and ends it when a limit or a cancel comes first (C3, C13).
+"""Waits for the end of a call's body. Ends it when a limit or a cancel comes first (C3, C13).
 
 A body that does not end by itself gets a *signal*: its token is cancelled. Then it gets *one task cancel* and a
 *bounded grace*. After that either its end is proved, or it is *abandoned*. Nobody waits longer for a body.

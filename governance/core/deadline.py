@@ -12,7 +12,7 @@ _TOLERANCE = 1e-4  # seconds
 
 
 class Limit(StrEnum):
-    """The limit that ran out: total or idle of the call, that of its turn, or the time for a decision."""
+    """The limit that ran out: total or idle of the call, its turn's, or the time for a decision."""
 
     TOTAL = "total"
     IDLE = "idle"

@@ -1,4 +1,4 @@
-"""What the model reads when a call has no ordinary result: what happened, who caused it, what to do next (A1)."""
+"""What the model reads where a call has no ordinary result: what happened, by whom, what to do next (A1)."""
 
 from governance.core.cancellation import Cancellation
 from governance.core.deadline import Limit

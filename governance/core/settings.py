@@ -1,4 +1,4 @@
-"""What is declared of a setting: its check and bounds, beside the type, the default and the docstring of its field.
+"""What a setting declares beside its field's type, default and docstring: its check and its bounds.
 
     MAX_RUNNING: Annotated[int, Setting("governance.E006", 1, 100_000)] = 100
     \"\"\"Calls that run at once in one process.\"\"\"

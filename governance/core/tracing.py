@@ -142,7 +142,7 @@ class Span:
 
 
 def is_traced() -> bool:
-    """Whether a span made here is recorded or passed on: the site has set up traces, or this is in somebody's trace."""
+    """Whether a span made here is recorded or passed on. The site has set up traces, or this is in somebody's trace."""
     return tracer is not None and (bool(contexts.get_current()) or _is_set_up())
 
 
@@ -183,7 +183,7 @@ def _start(name: str, attributes: Attributes, *, is_client: bool, within: str) -
 
 
 def _is_untraced() -> bool:
-    """Whether the site has set up no traces, and this is in no trace of somebody else that would be passed on."""
+    """Whether the site has set up no traces, and there is no trace of somebody else to pass on."""
     return not _is_set_up() and trace.get_current_span() is trace.INVALID_SPAN
 
 

@@ -95,7 +95,7 @@ class Repository:
 
     @contextmanager
     def rewriting(self, name: str, content: bytes) -> Iterator[None]:
-        """Write a file of `.git` as git does: under git's lock, and in one step at the end of the block.
+        """Write a file of `.git` as git does: under git's lock, in one step at the end.
 
         Raises:
             ToolFailed: another process is writing it.

@@ -21,7 +21,7 @@ SHOWN = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbandonedCall:
-    """One line of the ledger: what, of which turn, since when, why it was given up, and where it may be running."""
+    """One line of the ledger: what, of which turn, since when, why it was given up, where it may run."""
 
     tool: SafeString | str
     input: str

@@ -158,7 +158,7 @@ class AgentForm(VersionedForm, AgentModelForm):
 def _choices(
     offered: Iterable[OfferedTool], prefixes: Mapping[str, str]
 ) -> Iterable[tuple[Any, Sequence[tuple[str, Any]]]]:
-    """The tools in groups: those of this site, then those of each MCP server, which can be ticked as a whole."""
+    """The tools in groups: those of this site, then those of each MCP server. A server's can be ticked as a whole."""
     groups: dict[str, list[tuple[str, Any]]] = {"": []}
     for server, prefix in sorted(prefixes.items()):
         whole = format_html(

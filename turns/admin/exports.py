@@ -1,4 +1,4 @@
-"""What turns add to exports: whose turn a row belongs to, its agent, its process, and the answer to a cancel word."""
+"""What turns add to exports: the turn's owner, agent and process, and the answer to a cancel word."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""Overview: what runs, what waits for people, what ran out of time or was cancelled today, and what is not well."""
+"""Overview: what runs, what waits for people, what ran out of time or was cancelled today, what is unwell."""
 
 from dataclasses import dataclass
 from datetime import datetime

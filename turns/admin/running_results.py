@@ -1,4 +1,4 @@
-"""What became of what somebody has asked for on the page of what runs now, read again each time (B5; sync ORM).
+"""What became of a request made on the page of what runs now, read again each time (B5; sync ORM).
 
 The address of the page names what was asked. So a reload shows how it stands, and nothing is asked twice.
 """
@@ -98,7 +98,7 @@ def _settled(what: SafeString, request: CancelRequest, user: Any) -> Result:
 
 
 def of_extension(rest: str, user: Any) -> Result | None:
-    """What became of more time for a call: its order, how many changes it had before, and the limit that was promised."""
+    """What became of more time for a call: its order, the count of earlier changes, the promised limit."""
     number, known, promised = ([_number(part) for part in rest.split(MARK)] + [0] * 3)[:3]
     orders = DeadlineOrder.objects.select_related("turn__conversation__owner")
     order = orders.filter(pk=number).first()

@@ -1,4 +1,4 @@
-"""One turn as the page of what runs now shows it: its state, its clocks and its calls, at one moment."""
+"""One turn on the page of what runs now: its state, its clocks and its calls, at one moment."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

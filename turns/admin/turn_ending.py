@@ -1,4 +1,4 @@
-"""What the page of a turn says of its end: why, by whom, where, and what the agent was told of its calls."""
+"""What the page of a turn says of its end: why, by whom, where, and what the agent was told."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -43,7 +43,7 @@ def _causes(turn: Turn) -> list[str]:
 
 
 def _where(turn: Turn) -> Iterator[SafeString | str]:
-    """In which process a turn was interrupted, and when; of a process that was gone also when it was heard of last."""
+    """In which process a turn was interrupted, and when. Of a process that was gone, also its last sign of life."""
     owner = turn.owner
     if turn.status != TurnStatus.INTERRUPTED:
         return

@@ -1,4 +1,4 @@
-"""Admin of turns: what ran, how it ended and by whom, and an action that cancels the ones that run (C2, V4)."""
+"""Admin of turns: what ran, how it ended and by whom, and an action that cancels (C2, V4)."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -292,7 +292,7 @@ class TurnAdmin(ExactSearchAdmin):
 
     @admin.display(description=gettext_lazy("replaced by"))
     def replacement(self, obj: Turn) -> SafeString | str:
-        """The turn whose message was sent in the place of its own, or of one before it: it is in no history any more."""
+        """The turn whose message has replaced its own, or one before it. It is in no history any more."""
         if obj.replaced_by is None:
             return NOTHING
         number = str(obj.replaced_by.number)

@@ -40,7 +40,7 @@ class Readable(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadFile:
-    """A file as it is stored: an image redrawn; other files as they are, with the text that is in them."""
+    """A file as it is stored. An image is redrawn; other files stay as they are, with their text."""
 
     media_type: str
     content: bytes

@@ -1,4 +1,4 @@
-"""The rows of attachments: who may have how many, which message claims them, and what is to be removed (sync ORM)."""
+"""The rows of attachments: how many one may have, which message claims them, what is removed (sync ORM)."""
 
 import logging
 from collections.abc import Collection, Sequence

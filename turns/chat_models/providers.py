@@ -29,7 +29,7 @@ _VENDORS = "turns.chat_models.vendors"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provider:
-    """A vendor: the variables that may hold its key, the package of its SDK, where its own server's address is set."""
+    """A vendor: the variables of its key, the package of its SDK, where its own server's address is set."""
 
     name: str
     keys: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""The tokens of a turn: what its requests have cost, and what is left of its limit and of its family's."""
+"""The tokens of a turn: what its requests have cost, and what is left of its limits."""
 
 from turns.core.chat_model import Reply, StopReason, Usage
 from turns.core.texts import FAMILY_LIMIT, TOKEN_LIMIT

@@ -49,7 +49,7 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallDelta:
-    """A piece of a tool call: `index` tells the calls of one answer apart, `arguments` is a piece of JSON text."""
+    """A piece of a tool call: `index` tells the calls of one answer apart. `arguments` is a piece of JSON text."""
 
     index: int
     id: str = ""

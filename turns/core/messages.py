@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 from turns.core.wire import AttachmentContent, TextContent, ToolResultContent, ToolUseContent
 
 Role = Literal["user", "assistant"]
-# Where a line has room for one argument of a call, it is the first of these that the call has.
+# A line that has room for one argument of a call shows the first of these that it has.
 MAIN_ARGUMENTS = ("command", "url", "path", "query", "task", "message", "seconds")
 
 

@@ -1,4 +1,4 @@
-"""Runs one turn: streams from the chat model, hands the tool calls of a step to the executor, until an answer stands."""
+"""Runs one turn: streams from the chat model and hands tool calls to the executor, until an answer stands."""
 
 import asyncio
 import logging
@@ -147,7 +147,7 @@ class TurnRunner:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether all that goes on is that a person is asked, or another turn is waited for: that costs nothing here."""
+        """Whether it only waits for a person or for another turn, which costs nothing here."""
         return only_waits(
             (call.status, call.tool is not None and call.tool.only_waits)
             for call in self._calls.values()
@@ -203,7 +203,7 @@ class TurnRunner:
         return self._work.is_cancelled
 
     def request_report(self) -> None:
-        """End the running work as out of time; ask for a report if the turn's configuration has a grace for it."""
+        """End the running work as out of time. Ask for a report if there is a grace for it."""
         timed_out = Cancellation(reason=CancelReason.TIMEOUT)
         (self._work if self._config.report_grace > 0 else self.token).cancel(timed_out)
 

@@ -1,4 +1,4 @@
-"""A turn while a process runs it: its token, its runner once made, and how long it may take to end."""
+"""A turn while a process runs it: its token, its runner, and how long it may take to end."""
 
 import asyncio
 

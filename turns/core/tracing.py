@@ -1,4 +1,4 @@
-"""The spans of a turn: `invoke_agent`, in it the steps, in each step its `chat` and its tool calls, which governance traces."""
+"""The spans of a turn: `invoke_agent`, in it the steps, in each step its `chat`. Governance traces its tool calls."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -24,7 +24,7 @@ _FAILURES = {TurnStatus.TIMED_OUT: "timeout", TurnStatus.INTERRUPTED: "interrupt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traced:
-    """What the spans of a turn may say: its chat model's name in the settings, and texts only if it `shows_content`."""
+    """What the spans of a turn may say: its chat model's name in the settings. It says texts only if it `shows_content`."""
 
     chat_model: str = ""
     shows_content: bool = False

@@ -1,6 +1,6 @@
 """Gives a turn its terminal status, once, with everything that belongs to it in one transaction (sync ORM).
 
-Every way to end takes this path (invariant 4): the answer, a cancel, a limit, an error, the death of the owner.
+Every ending takes this path (invariant 4): the answer, a cancel, a limit, an error, the owner's death.
 """
 
 from collections.abc import Mapping

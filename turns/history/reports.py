@@ -1,4 +1,4 @@
-"""Reports: what the turn of a sub-agent has come to, in words for the agent it worked for (C10; sync ORM)."""
+"""Reports: what the turn of a sub-agent has come to, for the agent it worked for (C10; sync ORM)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -32,7 +32,7 @@ JOIN_BOUND = 1.0  # seconds to wait for the thread; it may hang in the database,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseTiming:
-    """Seconds: how often the lease is renewed, when the process gives up by its own clock, when others may take it."""
+    """Seconds: how often the lease is renewed, when the process gives up by itself, when others may take it."""
 
     renew: float
     fence_after: float

@@ -1,4 +1,4 @@
-"""Scheduling of turns over all processes: who is next when a place is free, and who is told of again (sync ORM).
+"""Scheduling of turns over all processes: who is next when a slot is free, who is dispatched again (sync ORM).
 
 Next is whoever has the fewest turns at work, then who waits longest. One user's fifty conversations do not keep another
 user's one waiting. The queue is what has not begun, and what has begun and not ended: no history is read.

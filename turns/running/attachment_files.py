@@ -135,7 +135,7 @@ def _copy_to_workspace(
 
 
 def _as_text(block: AttachmentBlock, row: Attachment, *, place: str, room: _Room) -> Block:
-    """Return what is said of a file that a chat model cannot see, with as much of its text as there is room for."""
+    """Return what is said of a file that a chat model cannot see, with as much text as fits."""
     if row.is_image:
         return _header(block, f"You cannot see it.{place}")
     text = room.cut(row.text)

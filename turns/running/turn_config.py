@@ -1,4 +1,4 @@
-"""Who takes part in a turn: the chat model, the instructions and tools of its agent, and the place it works in."""
+"""Who takes part in a turn: the chat model, the agent's instructions and tools, the place it works in."""
 
 import asyncio
 from collections.abc import Iterable

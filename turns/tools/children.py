@@ -93,7 +93,7 @@ def start(origin: Origin, *, agent: str, message: str, is_detached: bool) -> Chi
 
 
 def _put_below(parent: Turn, turn: Turn, origin: Origin, *, is_detached: bool) -> None:
-    """Let a queued turn be the child of the one that has asked for it, with no more time than that one has."""
+    """Let a queued turn be the child of the one that asked for it. It has no more time than that one."""
     Turn.objects.filter(pk=turn.pk).update(
         root=turn_tree.root_of(parent),
         parent_tool_id=origin.tool_id,

@@ -1,4 +1,4 @@
-"""What an operation of a client is: one class for its frame, its endpoint in the API, its handler and its answer.
+"""An operation of a client: one class for its frame, its endpoint in the API, its handler, its answer.
 
 The classes are in `webchat.operations`. The parser of frames, the API, the protocol's page and the types of the chat page
 follow from them.

@@ -47,7 +47,7 @@ class OpResult(Frame):
 
 
 class Heartbeat(Frame):
-    """Every 15 s, and as the answer to `ping`: the last event of the log and the turns that are not over."""
+    """Every 15 s, and as the answer to `ping`: the log's last event and the turns that are not over."""
 
     type: Literal["heartbeat"] = "heartbeat"
     last_seq: Seq

@@ -212,7 +212,7 @@ export const EVENTS_AFTER_END = Object.freeze(["cancel_acknowledged", "history_r
  */
 
 /**
- * Cancel a turn, at once or when its running step has ended; answered as soon as the request is stored (C2). What is queued behind it ends with it. With the mode `queued` only this turn ends, and only while it has not begun.
+ * Cancel a turn, at once or when its running step has ended. The answer comes once the request is stored (C2). What is queued behind it ends with it. With the mode `queued` only this turn ends, and only while it has not begun.
  *
  * @typedef {Readonly<{type: "cancel_turn", op_id: string, mode?: "now"|"after_step"|"queued", reason?: string, turn_id: string}>} CancelTurnFrame
  */
@@ -224,7 +224,7 @@ export const EVENTS_AFTER_END = Object.freeze(["cancel_acknowledged", "history_r
  */
 
 /**
- * Give a running call another limit, up to the ceiling: `timeout_ms` in all, or `extend_ms` more; exactly one of them (T9).
+ * Give a running call another limit, up to the ceiling: `timeout_ms` in all, or `extend_ms` more. Give exactly one of them (T9).
  *
  * @typedef {Readonly<{type: "set_deadline", op_id: string, timeout_ms?: number|null, extend_ms?: number|null, turn_id: string, tool_id: string}>} SetDeadlineFrame
  */
@@ -286,7 +286,7 @@ export const EVENTS_AFTER_END = Object.freeze(["cancel_acknowledged", "history_r
  */
 
 /**
- * Every 15 s, and as the answer to `ping`: the last event of the log and the turns that are not over.
+ * Every 15 s, and as the answer to `ping`: the log's last event and the turns that are not over.
  *
  * @typedef {Readonly<{type: "heartbeat", last_seq: number, active: ReadonlyArray<string>}>} HeartbeatFrame
  */
