@@ -37,10 +37,7 @@ def cancel_latency(days: int) -> list[SafeString]:
 def repairs_by_day(days: int) -> list[SafeString]:
     """Return how many repairs each day had, by cause."""
     shown = _days(days)
-    repairs = Repair.objects.filter(at__gte=_start_of(shown[0])).order_by()
-    counts: defaultdict[date, Counter[str]] = defaultdict(Counter)
-    for at, cause in repairs.values_list("at", "cause").iterator():
-        counts[localtime(at).date()][cause] += 1
+    counts = _repairs_since(shown[0])
     causes = sorted({cause for of_day in counts.values() for cause in of_day})
     if not causes:
         return []
@@ -60,6 +57,14 @@ def repairs_by_day(days: int) -> list[SafeString]:
     told = sentence % {"count": total, "days": days}
     heads = (_("Day"), _("Repairs"), *words.values())
     return [figure(_("Repairs by day"), told, drawn, heads, rows)]
+
+
+def _repairs_since(day: date) -> defaultdict[date, Counter[str]]:
+    repairs = Repair.objects.filter(at__gte=_start_of(day)).order_by()
+    counts: defaultdict[date, Counter[str]] = defaultdict(Counter)
+    for at, cause in repairs.values_list("at", "cause").iterator():
+        counts[localtime(at).date()][cause] += 1
+    return counts
 
 
 def percentile(values: Sequence[int], percent: int) -> int | None:

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Count, Max, Q
+from django.db.models import Count, Max, Q, QuerySet
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
@@ -142,14 +142,7 @@ def of_decision(rest: str, user: Any) -> Result | None:
 def of_many(rest: str, user: Any) -> Result | None:
     """What became of the ends of many, from the first to the last request of the user."""
     first, last, asked, left = ([_number(part) for part in rest.split(MARK)] + [0] * 4)[:4]
-    rows = CancelRequest.objects.filter(pk__gte=first, pk__lte=last, by_id=user.pk)
-    found = rows.aggregate(
-        asked=Count("pk"),
-        settled=Count("pk", filter=Q(settled_at__isnull=False)),
-        stopped=Count("pk", filter=Q(outcome__in=_STOPPED)),
-        given_up=Count("pk", filter=Q(outcome=CallStatus.ABANDONED)),
-        slowest=Max("settled_ms"),
-    )
+    found = _count(CancelRequest.objects.filter(pk__gte=first, pk__lte=last, by_id=user.pk))
     trying = found["asked"] - found["settled"]
     others = found["settled"] - found["stopped"] - found["given_up"]
     counted = [
@@ -169,6 +162,16 @@ def of_many(rest: str, user: Any) -> Result | None:
         text=f"{words}: {', '.join(parts) or _('none was left')}.",
         is_open=trying > 0,
         is_problem=found["given_up"] > 0 or left > 0,
+    )
+
+
+def _count(rows: QuerySet[CancelRequest]) -> dict[str, Any]:
+    return rows.aggregate(
+        asked=Count("pk"),
+        settled=Count("pk", filter=Q(settled_at__isnull=False)),
+        stopped=Count("pk", filter=Q(outcome__in=_STOPPED)),
+        given_up=Count("pk", filter=Q(outcome=CallStatus.ABANDONED)),
+        slowest=Max("settled_ms"),
     )
 
 

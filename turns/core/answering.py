@@ -96,16 +96,20 @@ class Answering:
         await deltas.close()
         self._on_usage(reply.usage)
         if stream.is_whole and not token.is_cancelled:
-            if (notice := _notice_of(reply)) is not None:
-                await self._journal.notify(notice)
-            if is_last or not reply.has_calls:
-                message = message_of(reply.text, (), turn_id=self._turn_id)
-                await self._journal.save_reply(step, message, ())
+            await self._store(reply, step=step, is_last=is_last)
             return reply
         await self._keep(reply, step=step)
         if error is not None and not token.is_cancelled:
             raise error
         return None
+
+    async def _store(self, reply: Reply, *, step: int, is_last: bool) -> None:
+        """Store a whole answer, unless its calls are stored with it; tell the person what has cut it off."""
+        if (notice := _notice_of(reply)) is not None:
+            await self._journal.notify(notice)
+        if is_last or not reply.has_calls:
+            message = message_of(reply.text, (), turn_id=self._turn_id)
+            await self._journal.save_reply(step, message, ())
 
     async def _keep(self, reply: Reply, *, step: int) -> None:
         """Store what an interrupted answer has said."""
