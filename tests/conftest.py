@@ -1,4 +1,4 @@
-"""What holds for every test: blocking calls in async tests fail, and what a machine lacks is left out by name."""
+"""What holds for every test. Blocking calls in async tests fail, and what a machine lacks is left out by name."""
 
 import gc
 import inspect

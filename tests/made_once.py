@@ -1,4 +1,4 @@
-"""What is made once in a run of tests: the first worker that needs it makes it, the others wait and share it."""
+"""What is made once in a run of tests. The first worker that needs it makes it, the others wait and share it."""
 
 import atexit
 import fcntl

@@ -1,4 +1,4 @@
-"""A server on loopback for tests: it serves each connection in a task, and its end is that of all of them."""
+"""A server on loopback for tests. It serves each connection in a task, and its end is that of all of them."""
 
 import asyncio
 from typing import Any, Self

@@ -1,4 +1,4 @@
-"""The field in which a person writes: it grows with its text, and a long text makes no key slower than elsewhere."""
+"""The field in which a person writes. It grows with its text, and a long text makes no key slower than elsewhere."""
 
 import pytest
 from playwright.async_api import CDPSession, Locator, expect

@@ -1,4 +1,4 @@
-"""A message is edited and sent again: what it replaces is out of sight, in every tab and after a reload."""
+"""A message is edited and sent again. What it replaces is out of sight, in every tab and after a reload."""
 
 import os
 from pathlib import Path

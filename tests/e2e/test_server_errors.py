@@ -1,4 +1,4 @@
-"""A server that fails at what a person asks for: the page asks again by itself, and says no more than is true."""
+"""A server that fails at what a person asks for. The page asks again by itself, and says no more than is true."""
 
 import sqlite3
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""An answer while it is written: what is finished is rendered, stays as it is, and is what a reload shows."""
+"""An answer while it is written. What is finished is rendered, stays as it is, and is what a reload shows."""
 
 import textwrap
 

@@ -1,4 +1,4 @@
-"""A full process, and all its turns cancelled at once: each call ends as what it is, and nothing fails (C1, C13)."""
+"""A full process, and all its turns cancelled at once. Each call ends as what it is, and nothing fails (C1, C13)."""
 
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""kill -9 of a runner at every named place: a process that lives ends its turn, another runner goes on (G3, G4, G7)."""
+"""kill -9 of a runner at every named place. A process that lives ends its turn, another runner goes on (G3, G4, G7)."""
 
 import time
 from collections.abc import Sequence

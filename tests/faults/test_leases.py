@@ -1,4 +1,4 @@
-"""Owners that die, hang, come back or lose their database: their turns end once, and they write nothing more (G3, G5, G11)."""
+"""Owners that die, hang, come back or lose their database. Their turns end once, and they write nothing more (G3, G5, G11)."""
 
 import signal
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Another process keeps the SQLite file locked: whoever reads goes on, and what is written comes when it is let go."""
+"""Another process keeps the SQLite file locked. Whoever reads goes on, and what is written comes when it is let go."""
 
 import sqlite3
 import threading

@@ -1,4 +1,4 @@
-"""The servers of our own can be broken and come back: else what the other tests do to them proves nothing."""
+"""The servers of our own can be broken and come back. Else what the other tests do to them proves nothing."""
 
 import signal
 

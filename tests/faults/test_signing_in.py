@@ -1,4 +1,4 @@
-"""A flood of sign-ins: the turns of the process go on, a cancel is answered, and guesses are counted over all processes."""
+"""A flood of sign-ins. The turns of the process go on, a cancel is answered, and guesses are counted over all processes."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor

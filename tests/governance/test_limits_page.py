@@ -1,4 +1,4 @@
-"""The page of limits: every tool is a row, its figures are those of its calls, and edits never overwrite each other."""
+"""The page of limits. Every tool is a row, its figures are those of its calls, and edits never overwrite each other."""
 
 import re
 from datetime import timedelta

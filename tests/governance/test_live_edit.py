@@ -1,4 +1,4 @@
-"""An administrator edits a limit in the admin while a call runs: the call obeys, and its row says so (acceptance 11)."""
+"""An administrator edits a limit in the admin while a call runs. The call obeys, and its row says so (acceptance 11)."""
 
 import asyncio
 

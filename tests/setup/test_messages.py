@@ -1,4 +1,4 @@
-"""Words that people read: none escapes gettext, and each has its German one, in the source tree and in the wheel."""
+"""Words that people read. None escapes gettext, and each has its German one, in the source tree and in the wheel."""
 
 import ast
 import re

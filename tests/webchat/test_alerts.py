@@ -1,4 +1,4 @@
-"""The shipped alert rules: each leads to a page of the admin that there is, and asks for numbers that are there."""
+"""The shipped alert rules. Each leads to a page of the admin that there is, and asks for numbers that are there."""
 
 import re
 from pathlib import Path

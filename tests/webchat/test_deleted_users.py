@@ -1,4 +1,4 @@
-"""Users who are deleted in the middle of what they have asked for: they are told so, and no error comes of it."""
+"""Users who are deleted in the middle of what they have asked for. They are told so, and no error comes of it."""
 
 import itertools
 import threading

@@ -1,4 +1,4 @@
-"""A channel layer that loses, repeats and reorders: sockets show the log all the same, soon and without a reload (G9)."""
+"""A channel layer that loses, repeats and reorders. Sockets show the log all the same, soon and without a reload (G9)."""
 
 import asyncio
 from collections.abc import Callable, Iterator

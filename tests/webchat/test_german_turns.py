@@ -1,4 +1,4 @@
-"""A whole turn for somebody who reads German: people get German; the chat model, the codes and the log stay English."""
+"""A whole turn for somebody who reads German. People get German; the chat model, the codes and the log stay English."""
 
 import asyncio
 import gettext

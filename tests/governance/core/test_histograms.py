@@ -1,4 +1,4 @@
-"""How long calls ran, in bins: no duration is lost, and each figure is the one that a plain recount gives."""
+"""How long calls ran, in bins. No duration is lost, and each figure is the one that a plain recount gives."""
 
 from hypothesis import given
 from hypothesis import strategies as st

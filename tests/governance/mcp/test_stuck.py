@@ -1,4 +1,4 @@
-"""Servers that take what they are sent and say nothing: every request has a bound, and the next call is well (T1, C13)."""
+"""Servers that take what they are sent and say nothing. Every request has a bound, and the next call is well (T1, C13)."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""A server's word that a tool only reads: it counts where an administrator said so, and never for more than was seen (G1)."""
+"""A server's word that a tool only reads. It counts where an administrator said so, and never for more than was seen (G1)."""
 
 from dataclasses import replace
 

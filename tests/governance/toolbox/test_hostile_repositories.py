@@ -1,4 +1,4 @@
-"""Whoever may write files may write what git would run: no program of a workspace runs, however it came there (G1)."""
+"""Whoever may write files may write what git would run. No program of a workspace runs, however it came there (G1)."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""The log on the page of a turn: every event can be reached, and a long log costs no more statements."""
+"""The log on the page of a turn. Every event can be reached, and a long log costs no more statements."""
 
 import re
 

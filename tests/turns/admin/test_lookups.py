@@ -1,4 +1,4 @@
-"""Anything may stand in an address or a form of our admin: it is answered, and never by an error of the server."""
+"""Anything may stand in an address or a form of our admin. It is answered, and never by an error of the server."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Deleting a conversation: it is hidden at once, what runs is cancelled, no word of it stays, and the record does."""
+"""Deleting a conversation. It is hidden at once, what runs is cancelled, no word of it stays, and the record does."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""A client that hangs up while its request is carried out: it is carried out all the same, and at once."""
+"""A client that hangs up while its request is carried out. It is carried out all the same, and at once."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Claims that are asked for together share one reading of who is next: a burst is linear, and as fair as single claims."""
+"""Claims that are asked for together share one reading of who is next. A burst is linear, and as fair as single claims."""
 
 from collections import Counter
 from typing import Any

@@ -1,4 +1,4 @@
-"""A database that loses statements, or the answers to commits, under a running turn: it goes on, and nothing is there twice."""
+"""A database that loses statements, or the answers to commits, under a running turn. It goes on, and nothing is there twice."""
 
 import asyncio
 from functools import partial
