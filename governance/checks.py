@@ -1,6 +1,6 @@
 """System checks of every setting: an id that is never reused, the problem, and a hint what to write instead."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from django.apps import apps
@@ -92,40 +92,40 @@ def check_shadowed(*, databases: Any = None, **_: Any) -> list[checks.CheckMessa
 
 def check_together(**_: Any) -> list[checks.CheckMessage]:
     """The limits fit each other. Values that are wrong in themselves are left to `check_values`."""
-    if check_values():
-        return []
-    found: list[checks.CheckMessage] = []
+    return [] if check_values() else [*_check_grace(), *_check_default(), *_check_slots()]
+
+
+def _check_grace() -> Iterator[checks.CheckMessage]:
     grace = app_settings.CANCEL_GRACE + app_settings.KILL_GRACE
     if grace > _INSTANT + 1e-9:
-        found.append(
-            checks.Warning(
-                f"GOVERNANCE_CANCEL_GRACE and GOVERNANCE_KILL_GRACE add up to {grace:g} s: a cancelled turn"
-                " may take longer than a second to end.",
-                hint="Let them add up to 1 second or less.",
-                id="governance.W004",
-            )
+        yield checks.Warning(
+            f"GOVERNANCE_CANCEL_GRACE and GOVERNANCE_KILL_GRACE add up to {grace:g} s: a cancelled turn"
+            " may take longer than a second to end.",
+            hint="Let them add up to 1 second or less.",
+            id="governance.W004",
         )
+
+
+def _check_default() -> Iterator[checks.CheckMessage]:
     default = (
         BUILT_IN_TIMEOUT if app_settings.DEFAULT_TIMEOUT is None else app_settings.DEFAULT_TIMEOUT
     )
     if 0 < app_settings.TIMEOUT_CEILING < default:
-        found.append(
-            checks.Warning(
-                f"The default limit of {default:g} s is above GOVERNANCE_TIMEOUT_CEILING.",
-                hint="Raise the ceiling, or lower GOVERNANCE_DEFAULT_TIMEOUT.",
-                id="governance.W005",
-            )
+        yield checks.Warning(
+            f"The default limit of {default:g} s is above GOVERNANCE_TIMEOUT_CEILING.",
+            hint="Raise the ceiling, or lower GOVERNANCE_DEFAULT_TIMEOUT.",
+            id="governance.W005",
         )
+
+
+def _check_slots() -> Iterator[checks.CheckMessage]:
     if app_settings.MAX_RUNNING_PER_SCOPE > app_settings.MAX_RUNNING:
-        found.append(
-            checks.Warning(
-                "GOVERNANCE_MAX_RUNNING_PER_SCOPE is above GOVERNANCE_MAX_RUNNING: one conversation can take"
-                " every slot of the process.",
-                hint="Set it well below GOVERNANCE_MAX_RUNNING.",
-                id="governance.W006",
-            )
+        yield checks.Warning(
+            "GOVERNANCE_MAX_RUNNING_PER_SCOPE is above GOVERNANCE_MAX_RUNNING: one conversation can take"
+            " every slot of the process.",
+            hint="Set it well below GOVERNANCE_MAX_RUNNING.",
+            id="governance.W006",
         )
-    return found
 
 
 def check_exec(**_: Any) -> list[checks.CheckMessage]:

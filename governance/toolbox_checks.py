@@ -24,26 +24,27 @@ def check_sandbox(**_: Any) -> list[checks.CheckMessage]:
     found = find_sandbox(toolbox_settings())
     if found.mode is not Mode.NONE:
         return _weaknesses(found)
+    return [_missing(found, exposed="" if is_demanded else exposed)]
+
+
+def _missing(found: Sandbox, *, exposed: str) -> checks.CheckMessage:
+    """What is to be said where no sandbox works. Without `exposed` programs it is demanded."""
     hint = (
         "Install bubblewrap (on Debian and Ubuntu: apt install bubblewrap), and let the server's user make namespaces:"
         " `bwrap --unshare-user --unshare-pid --ro-bind / / true` has to work."
     )
-    if is_demanded:
-        return [
-            checks.Error(
-                f'GOVERNANCE_EXEC_SANDBOX is "bwrap", but that does not work here: {found.problem}. Commands are'
-                " refused.",
-                hint=hint,
-                id="governance.E036",
-            )
-        ]
-    return [
-        checks.Warning(
-            f"Without a sandbox, with all rights of the server's user, run {exposed}: {found.problem}.",
-            hint=f'{hint} Or set GOVERNANCE_EXEC_SANDBOX to "none" to say that it is meant.',
-            id="governance.W009",
+    if not exposed:
+        return checks.Error(
+            f'GOVERNANCE_EXEC_SANDBOX is "bwrap", but that does not work here: {found.problem}. Commands are'
+            " refused.",
+            hint=hint,
+            id="governance.E036",
         )
-    ]
+    return checks.Warning(
+        f"Without a sandbox, with all rights of the server's user, run {exposed}: {found.problem}.",
+        hint=f'{hint} Or set GOVERNANCE_EXEC_SANDBOX to "none" to say that it is meant.',
+        id="governance.W009",
+    )
 
 
 def _weaknesses(found: Sandbox) -> list[checks.CheckMessage]:

@@ -1,5 +1,6 @@
 """System checks of every setting of turns. Each has an id that is never reused, what is wrong, and a hint what to write."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -157,34 +158,32 @@ def check_promise(**_: Any) -> list[checks.CheckMessage]:
     """A cancelled turn is over within a second, and its tools have their grace before that (C1)."""
     if check_values() or governance_checks.check_values():
         return []
-    bound, grace = app_settings.CANCEL_BOUND, governance_settings.CANCEL_GRACE
-    found: list[checks.CheckMessage] = []
+    return [*_check_bound(app_settings.CANCEL_BOUND), *_check_poll()]
+
+
+def _check_bound(bound: float) -> Iterator[checks.CheckMessage]:
     if bound >= _INSTANT:
-        found.append(
-            checks.Warning(
-                f"TURNS_CANCEL_BOUND is {bound:g} s: a cancelled turn may take longer than a second to end.",
-                hint="Set it below 1 second.",
-                id="turns.W003",
-            )
+        yield checks.Warning(
+            f"TURNS_CANCEL_BOUND is {bound:g} s: a cancelled turn may take longer than a second to end.",
+            hint="Set it below 1 second.",
+            id="turns.W003",
         )
-    if bound <= grace:
-        found.append(
-            checks.Warning(
-                f"TURNS_CANCEL_BOUND is {bound:g} s, not more than GOVERNANCE_CANCEL_GRACE: turns end before their"
-                " tools had the time that they were given, and real results are lost.",
-                hint="Set it above GOVERNANCE_CANCEL_GRACE.",
-                id="turns.W004",
-            )
+    if bound <= governance_settings.CANCEL_GRACE:
+        yield checks.Warning(
+            f"TURNS_CANCEL_BOUND is {bound:g} s, not more than GOVERNANCE_CANCEL_GRACE: turns end before their"
+            " tools had the time that they were given, and real results are lost.",
+            hint="Set it above GOVERNANCE_CANCEL_GRACE.",
+            id="turns.W004",
         )
+
+
+def _check_poll() -> Iterator[checks.CheckMessage]:
     if app_settings.POLL_INTERVAL > _INSTANT:
-        found.append(
-            checks.Warning(
-                "TURNS_POLL_INTERVAL is above 1 second: a cancel whose message was lost is obeyed that late.",
-                hint="Set it to 1 second or less.",
-                id="turns.W005",
-            )
+        yield checks.Warning(
+            "TURNS_POLL_INTERVAL is above 1 second: a cancel whose message was lost is obeyed that late.",
+            hint="Set it to 1 second or less.",
+            id="turns.W005",
         )
-    return found
 
 
 def check_attachments(**_: Any) -> list[checks.CheckMessage]:

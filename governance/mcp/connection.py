@@ -142,7 +142,7 @@ class ServerConnection:
             logger.error("Connecting an MCP server failed", exc_info=error)
             self._failed("it could not be connected; the details are in the log")
 
-    async def _open(self) -> None:
+    async def _make_session(self) -> "McpSession":
         # In a thread, as importing the SDK the first time reads a lot of files.
         module = await asyncio.to_thread(import_module, "governance.mcp.session")
         session: McpSession = module.McpSession(
@@ -152,6 +152,10 @@ class ServerConnection:
             is_cautious=self._is_cautious,
             on_tools=self._tools_found,
         )
+        return session
+
+    async def _open(self) -> None:
+        session = await self._make_session()
         self.starts += 1
         session.begin()
         first: set[asyncio.Future[Any]] = {session.ready, session.ended}

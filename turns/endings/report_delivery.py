@@ -82,10 +82,8 @@ def enqueue_report_turn(conversation_id: UUID) -> log.Batch | None:
         if not due:
             return None
         above = _above(due[-1])
-        if above is not None and above.status in CUT_OFF:
-            return None  # nobody waits for this any more
-        if above is not None and not turn_tree.has_room_for_report_turn(above):
-            return None  # the sweep looks again when one of the others has ended
+        if above is not None and not _takes_reports(above):
+            return None
         text = texts.REPORT % {"names": ", ".join(sorted({turn.agent for turn in due}))}
         try:
             queued = queue.enqueue(
@@ -99,6 +97,11 @@ def enqueue_report_turn(conversation_id: UUID) -> log.Batch | None:
             depth=depth, is_detached=above is not None, root=due[-1].root_id
         )
         return conversation_id, queued.events
+
+
+def _takes_reports(above: Turn) -> bool:
+    """Whether somebody waits for them, and there is room. If not, the sweep looks again when another turn has ended."""
+    return above.status not in CUT_OFF and turn_tree.has_room_for_report_turn(above)
 
 
 _PLACE = Select(

@@ -64,8 +64,8 @@ class ProcrastinateDispatcher:
             await asyncio.sleep(RESTART_PAUSE)
 
 
-async def _work(host: TurnHost, *, name: str) -> None:
-    connector = PsycopgConnector(
+def _make_connector() -> PsycopgConnector:
+    return PsycopgConnector(
         kwargs=connector_params(),
         min_size=1,
         max_size=POOL_SIZE,
@@ -73,7 +73,10 @@ async def _work(host: TurnHost, *, name: str) -> None:
         timeout=CONNECT_LIMIT,
         reconnect_timeout=CONNECT_LIMIT,
     )
-    jobs = App(connector=connector)
+
+
+async def _work(host: TurnHost, *, name: str) -> None:
+    jobs = App(connector=_make_connector())
 
     @jobs.task(name=TASK, queue=QUEUE)
     async def wake(conversation_id: str) -> None:

@@ -72,12 +72,7 @@ def start(origin: Origin, *, agent: str, message: str, is_detached: bool) -> Chi
         if conversation is None or parent is None or _is_ending(parent, origin.tool_id):
             raise ChildRefused("This turn is being ended, so no sub-agent was started.")
         _check_limits(parent)
-        place = Conversation.objects.create(
-            pk=origin.place_id,
-            owner_id=conversation.owner_id,
-            parent=conversation,
-            agent=_find(agent).name,
-        )
+        place = _make_conversation(origin, parent=conversation, agent=_find(agent).name)
         queued = queue.enqueue(place.pk, text=text, source=SOURCE, client_id=None, parent=parent)
         turn = queued.turn
         _put_below(parent, turn, origin, is_detached=is_detached)
@@ -89,6 +84,12 @@ def start(origin: Origin, *, agent: str, message: str, is_detached: bool) -> Chi
         conversation_id=place.pk,
         agent=turn.agent,
         batches=[(conversation.pk, told), (place.pk, queued.events)],
+    )
+
+
+def _make_conversation(origin: Origin, *, parent: Conversation, agent: str) -> Conversation:
+    return Conversation.objects.create(
+        pk=origin.place_id, owner_id=parent.owner_id, parent=parent, agent=agent
     )
 
 
