@@ -108,11 +108,14 @@ async def test_moved_to_a_moment_already_past_expires_at_once():
     assert expiries == [(Limit.TOTAL, 2, 6.0)]
 
 
+@pytest.mark.parametrize(
+    "stop", [Deadline.close, lambda it: it.move(None, idle_timeout=None)], ids=["closed", "moved"]
+)
 @on_manual_clock
-async def test_moved_to_no_limit_never_expires():
+async def test_closed_or_moved_to_no_limit_never_expires(stop):
     deadline, expiries = make(timeout=10, idle_timeout=5)
 
-    deadline.move(None, idle_timeout=None)
+    stop(deadline)
     await advance(100)
 
     assert expiries == []
@@ -189,16 +192,6 @@ async def test_pausing_or_resuming_twice_changes_nothing():
     await advance(60)
 
     assert expiries == [(Limit.TOTAL, 10, 20.0)]
-
-
-@on_manual_clock
-async def test_closed_never_expires():
-    deadline, expiries = make(timeout=10, idle_timeout=5)
-
-    deadline.close()
-    await advance(60)
-
-    assert expiries == []
 
 
 @pytest.mark.parametrize("late", [Deadline.resume, lambda it: it.move(20, idle_timeout=None)])

@@ -297,22 +297,21 @@ class TestRefusal:
 
         self.check(harness, outcome, ErrorType.UNKNOWN_TOOL, "'nothing'")
 
-    @pytest.mark.parametrize("call_input", [{"extra": 1}, {"_meta": {"timeout_ms": -1}}])
-    async def test_of_invalid_input(self, call_input):
+    @pytest.mark.parametrize(
+        ("asked", "words"),
+        [
+            ({"input": {"extra": 1}}, ". Correct the input"),
+            ({"input": {"_meta": {"timeout_ms": -1}}}, ". Correct the input"),
+            ({"problem": "it is not JSON"}, "it is not JSON"),
+        ],
+    )
+    async def test_of_invalid_or_unreadable_input(self, asked, words):
         harness = ExecutorHarness()
         harness.gated()
 
-        outcome = await harness.run(input=call_input)
+        outcome = await harness.run(**asked)
 
-        self.check(harness, outcome, ErrorType.INVALID_INPUT, ". Correct the input")
-
-    async def test_of_input_that_could_not_be_read(self):
-        harness = ExecutorHarness()
-        harness.gated()
-
-        outcome = await harness.run(problem="it is not JSON")
-
-        self.check(harness, outcome, ErrorType.INVALID_INPUT, "it is not JSON")
+        self.check(harness, outcome, ErrorType.INVALID_INPUT, words)
 
     async def test_of_a_tool_that_is_switched_off(self):
         harness = ExecutorHarness(policies=EditedLevels(override=ToolLimits(enabled=False)))

@@ -1,6 +1,7 @@
 """A host that nobody has named is reached only after a person has heard of it, by whomever it is asked for."""
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -86,17 +87,19 @@ async def test_a_word_of_the_person_names_no_host_of_which_it_is_the_end(chat: C
     await chat.ended(turn_id)
 
 
-@pytest.mark.parametrize("known", ["localhost", "*.localhost", "LocalHost."])
-async def test_what_the_administrator_has_named_is_not_asked_about(
-    chat: ChatDriver, server: HttpServer, settings, known: str
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("WEB_KNOWN_HOSTS", ["localhost"]),
+        ("WEB_KNOWN_HOSTS", ["*.localhost"]),
+        ("WEB_KNOWN_HOSTS", ["LocalHost."]),
+        ("WEB_ASK_HOSTS", False),
+    ],
+)
+async def test_nobody_is_asked_where_it_is_off_or_the_administrator_has_named_the_host(
+    chat: ChatDriver, server: HttpServer, settings, name: str, value: Any
 ):
-    settings.GOVERNANCE_WEB_KNOWN_HOSTS = [known]
-    chat.use_script([fetch("a", server)], [text("Fine.")])
-    assert (await chat.calls((await chat.run()).pk))["a"].status == "succeeded"
-
-
-async def test_nobody_is_asked_where_it_is_off(chat: ChatDriver, server: HttpServer, settings):
-    settings.GOVERNANCE_WEB_ASK_HOSTS = False
+    setattr(settings, f"GOVERNANCE_{name}", value)
     chat.use_script([fetch("a", server)], [text("Fine.")])
     assert (await chat.calls((await chat.run()).pk))["a"].status == "succeeded"
 

@@ -69,21 +69,16 @@ async def test_everything_that_the_tool_started_dies_with_it(make, mark):
     await eventually(lambda: not tagged(mark))
 
 
-async def test_cooperative_tool_gets_the_grace_to_tidy_up(make, tmp_path):
+@pytest.mark.parametrize(
+    ("tool", "trace"), [("finish_when_asked", "tidied up"), ("wait_to_be_asked", "woken up")]
+)
+async def test_cooperative_tool_gets_the_grace_to_tidy_up(make, tmp_path, tool, trace):
     file = tmp_path / "trace"
-    call = Call(make(kill_grace=600), "finish_when_asked", {"path": str(file)})
-    await call.report()
-    await call.cancel()
-    assert file.read_text() == "tidied up"
-
-
-async def test_cooperative_tool_may_wait_for_its_token(make, tmp_path):
-    file = tmp_path / "trace"
-    call = Call(make(kill_grace=600), "wait_to_be_asked", {"path": str(file)})
+    call = Call(make(kill_grace=600), tool, {"path": str(file)})
     await call.report()
     async with asyncio.timeout(PATIENCE):
         await call.cancel()
-    assert file.read_text() == "woken up"
+    assert file.read_text() == trace
 
 
 @pytest.mark.parametrize("size", [3, 3_000_000])  # the second one fills the connection
@@ -123,18 +118,12 @@ async def test_second_cancellation_still_leaves_nothing_behind(make, mark):
     await eventually(lambda: invoker.ending == 0 and not tagged(mark))
 
 
-async def test_signals_are_as_they_were_for_the_call_after_a_tool_that_changed_them(make):
+@pytest.mark.parametrize("before", ["leave_signals_changed", "look_once_never_again"])
+async def test_a_call_ends_on_the_spot_after_one_that_changed_signals_or_looked_at_its_token(
+    make, before
+):
     invoker = make(kill_grace=600)
-    await run(invoker, "leave_signals_changed")
-    call = Call(invoker, "spin", {})
-    await call.report()
-    async with asyncio.timeout(PATIENCE):
-        await call.cancel()
-
-
-async def test_look_at_the_token_in_one_call_does_not_make_the_next_one_cooperative(make):
-    invoker = make(kill_grace=600)
-    assert await run(invoker, "look_once_never_again") is False
+    await run(invoker, before)
     call = Call(invoker, "spin", {})
     await call.report()
     async with asyncio.timeout(PATIENCE):
