@@ -87,7 +87,7 @@ def _measure() -> None:
 
 
 def _addresses(user: Any) -> Iterator[str]:
-    """Every list with nothing chosen, each choice of each filter within the day, a search, one row of each, and our pages."""
+    """Every list with nothing chosen, each choice of each filter within the day, a search, one row, our pages."""
     from django.contrib import admin  # noqa: PLC0415
     from django.urls import reverse  # noqa: PLC0415
 
@@ -156,7 +156,7 @@ def _clock() -> Clock:
 
 
 def _weigh_indexes() -> None:
-    """Print how many bytes each index of the tables that grow with turns takes for a row: so much more is written."""
+    """Print how many bytes each index takes for a row, of the tables that grow with turns."""
     from benchmarks.admin_past import COPIED  # noqa: PLC0415
 
     print("\nbytes a row\n")

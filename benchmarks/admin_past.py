@@ -1,4 +1,4 @@
-"""A generated past for the pages of the admin: calls of all kinds over a month, with what belongs to them."""
+"""A generated past for the pages of the admin: a month of calls of all kinds and what belongs to them."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -41,7 +41,7 @@ _TURNS: Sequence[tuple[float, dict[str, Any]]] = (
 
 
 def generate(calls: int, *, tools: Sequence[str]) -> None:
-    """Store so many calls, evenly over the month up to now: one day is made, the others are copies of it."""
+    """Store so many calls, evenly over the month up to now. One day is made, the others are copies."""
     count = calls // CALLS_OF_A_TURN // SPAN.days
     past = _Past(count, tools=tools)
     for number in range(count):

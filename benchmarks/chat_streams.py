@@ -36,7 +36,7 @@ async def measure(effort: Effort) -> list[Row]:
 
 
 async def _chunks(effort: Effort) -> list[Row]:
-    """Stream the same answer by the SDK, by the chat model on top of it, and by a library's agent, in turn."""
+    """Stream the same answer in turn by the SDK, by the chat model on top, and by a library's agent."""
     async with ProviderServer(chunks=CHUNKS) as server:
         os.environ["ANTHROPIC_BASE_URL"] = server.url
         sdk = AsyncAnthropic(api_key=_KEY, base_url=server.url, max_retries=0)

@@ -1,4 +1,4 @@
-"""Rows of the core: what a governed call costs next to the bare loop, and whether that stays flat in a long turn."""
+"""Rows of the core: what a governed call costs next to the bare loop, also in a long turn."""
 
 from dataclasses import dataclass
 from functools import partial

@@ -1,4 +1,4 @@
-"""Rows of the deadlines: how late the outcome of a call comes when a thousand of them run out at once (T1)."""
+"""Rows of the deadlines: how late outcomes come when a thousand calls run out at once (T1)."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

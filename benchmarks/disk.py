@@ -1,4 +1,4 @@
-"""Rows of the disk: what nobody can be faster than who waits for it, in the same run as all the others."""
+"""Rows of the disk: nobody who waits for it can be faster. Measured in the same run as all others."""
 
 import os
 import sqlite3

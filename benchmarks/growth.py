@@ -1,4 +1,4 @@
-"""Rows of growth: what a turn and a look take in a long conversation, and in a database with a long past."""
+"""Rows of growth: what a turn and a look take in a long conversation, and after a long past."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -105,7 +105,7 @@ def _template(site: Site) -> UUID:
 
 
 def _measure(site: Site, conversations: dict[int, str], rounds: int) -> dict[int, _Times]:
-    """Run a turn in each conversation, round by round, and look at each; the first round warms up and counts apart.
+    """Run a turn in each conversation, round by round, and look at each. The first round warms up and counts apart.
 
     CPU times are those of the site's processes, up to their rest.
     """

@@ -1,4 +1,4 @@
-"""Row of the MCP servers: a governed call of a tool next to the protocol's bare client, over stdio to the same server."""
+"""Row of the MCP servers: a governed call of a tool next to the bare client, over stdio to one server."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""Timing: runs things in turn, round by round, so that a machine that drifts is as unkind to one as to the other."""
+"""Timing: runs things in turn, round by round. So a machine that drifts is as unkind to one as to the other."""
 
 import gc
 import math
@@ -121,7 +121,7 @@ def process_clock(pid: int) -> Callable[[], float]:
 async def interleave(
     subjects: Mapping[str, Subject], *, rounds: int, warm_ups: int
 ) -> dict[str, Spread]:
-    """Run every subject once in each round; return the spread of its seconds by name, with the CPU time of this process."""
+    """Run every subject once in each round. Return the spread of its seconds by name, with this process's CPU time."""
     times: dict[str, list[Timed]] = {name: [] for name in subjects}
     for _ in range(warm_ups):
         for run in subjects.values():

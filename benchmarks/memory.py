@@ -1,4 +1,4 @@
-"""Rows of memory: what a socket that is silent and a turn that waits for its tool keep in a server process."""
+"""Rows of memory: what a silent socket and a waiting turn keep in a server process."""
 
 import asyncio
 import resource

@@ -1,4 +1,4 @@
-"""Rows of the page in a real browser: what a long conversation asks of its main thread, as Chromium itself counts it."""
+"""Rows of the page in a real browser: what a long conversation asks of its main thread, as Chromium counts."""
 
 import asyncio
 import time
@@ -171,7 +171,7 @@ class _Visitor:
         ]
 
     async def opened_with_calls(self, conversation: str, effort: Effort) -> list[Row]:
-        """Open a conversation of many messages and calls behind a stub of the server's socket, in turn with an empty one."""
+        """Open a long conversation behind a stub of the server's socket, in turn with an empty one."""
         long: list[float] = []
         empty: list[float] = []
         for _ in range(effort.lost + 1):

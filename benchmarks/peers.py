@@ -1,4 +1,4 @@
-"""The same turn on the loops of other libraries, those that are installed: three calls side by side, then an answer."""
+"""The same turn on the loops of installed libraries: three calls side by side, then an answer."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager

@@ -1,4 +1,4 @@
-"""Rows of whole turns with PostgreSQL, next to other libraries: in a process of its own, since Django knows one database.
+"""Rows of whole turns with PostgreSQL, next to other libraries. They need a process of their own: Django knows one database.
 
 `python -m benchmarks.postgres_turns EFFORT` prints them as JSON; the environment names the database.
 """

@@ -1,4 +1,4 @@
-"""A server on loopback that speaks Anthropic's Messages stream, so that a chat model and the bare SDK ask the same one."""
+"""A server on loopback that speaks Anthropic's Messages stream. The chat model and the bare SDK ask the same one."""
 
 import asyncio
 import json

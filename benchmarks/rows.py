@@ -1,4 +1,4 @@
-"""Rows of the table: a thing that was measured, what it is compared with, and the bar it is held to."""
+"""Rows of the table: what was measured, what it is compared with, the bar it is held to."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -11,7 +11,7 @@ MILLISECONDS = 1e3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """What a row shall stay below: a median, a p99, a ratio to what is bare, one of CPU times; None = no such bar."""
+    """What a row shall stay below: a median, a p99, a ratio, a ratio of CPU times. None = no such bar."""
 
     most: float | None = None
     most_p99: float | None = None

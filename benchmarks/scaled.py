@@ -1,4 +1,4 @@
-"""Rows of the way through processes: from a click to the chat model, from a cancel to the end of the turn."""
+"""Rows of the way through processes: from a click to the chat model, from a cancel to the end."""
 
 import time
 from collections.abc import Callable

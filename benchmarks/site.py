@@ -1,4 +1,4 @@
-"""A site of its own for the benchmark: the shipped settings, a SQLite database in a directory that goes away again."""
+"""A site of its own for the benchmark: the shipped settings, a SQLite database in a temporary directory."""
 
 import os
 from collections.abc import Callable, Iterator

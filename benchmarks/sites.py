@@ -61,7 +61,7 @@ def cpu_clock(site: Site) -> Callable[[], float]:
 
 
 def timed_of(site: Site, wait: Callable[[], float]) -> Timed:
-    """Do something that tells how long it took; the CPU time is that of the site's processes, up to their rest."""
+    """Do something that tells how long it took. The CPU time is that of the site's processes, up to their rest."""
     clock = cpu_clock(site)
     computed = clock()
     wall = wait()

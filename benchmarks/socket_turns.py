@@ -1,4 +1,4 @@
-"""Row of the whole way: a message's frame goes in at a socket, and every event of its turn comes out. It stands next to a library."""
+"""Row of the whole way: a message goes in at a socket, every event of its turn comes out. It stands next to a library."""
 
 import asyncio
 import time

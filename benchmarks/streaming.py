@@ -1,4 +1,4 @@
-"""Rows of streams: how late a chunk is, and how many turns a process gets through, with ten, fifty, a hundred at once."""
+"""Rows of streams: how late a chunk is, and how many turns a process ends, with ten, fifty, a hundred at once."""
 
 import time
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""A server of the test's own behind the page's socket: a conversation of any length, and frames as fast as one likes."""
+"""A test's own server behind the page's socket: a conversation of any length, frames as fast as one likes."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The real site: started as a person starts it, ended as a person ends it, and nothing of it may stay behind."""
+"""The real site, started and ended as a person does it. Nothing of it may stay behind."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Our own pages of the admin: no finding of axe in both schemes at both widths, and Running now with and without scripts."""
+"""Our own pages of the admin have no finding of axe, in both schemes at both widths. Running now has none without scripts, too."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What waits for a person is found: on the page of whoever set a sub-agent to work, in the lists, in the title."""
+"""What waits for a person is found: on the page of the conversation above, in the lists, in the title."""
 
 import asyncio
 import re

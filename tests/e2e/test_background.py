@@ -1,4 +1,4 @@
-"""Work in the background is visible: who works, on what, since when; it is stopped in one place, which says what it ended."""
+"""Work in the background is visible: who works, on what, since when. One place stops it, and says what it ended."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Images that an MCP server answers with: on the card of the call, live and after a reload, and for nobody else."""
+"""Images of an MCP server: on the card of the call, live and after a reload, for nobody else."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""Calls are quiet: one line each, in one block for a step; more when they are opened, and folded when all is over."""
+"""Calls are quiet: one line each, in one block for a step. They show more when opened, and fold when all is over."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""A person decides on a call in the page: what is shown, the buttons, the keys, two tabs, and what stands afterwards."""
+"""A person decides on a call in the page: what is shown, buttons, keys, two tabs, what stands afterwards."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Text that runs from right to left: each line in its own direction, on a page that runs the other way."""
+"""Text that runs from right to left: each line in its own direction, on a page of the other."""
 
 import pytest
 from playwright.async_api import expect

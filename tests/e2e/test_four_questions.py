@@ -1,4 +1,4 @@
-"""The four questions of an operator in a real browser, each from the admin's first page, with a count of clicks."""
+"""The four questions of an operator in a real browser, each from the admin's first page, in few clicks."""
 
 import re
 from pathlib import Path

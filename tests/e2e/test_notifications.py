@@ -1,4 +1,4 @@
-"""Whoever is elsewhere learns that a long turn has ended: by the title, and by a notification where it was allowed."""
+"""Whoever is elsewhere learns that a long turn has ended, by the title and by a notification where allowed."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Where a person reads: the message at the top, its answer below it, and the rest a press of a button away."""
+"""Where a person reads: the message at the top, its answer below it, the rest a press away."""
 
 import pytest
 from playwright.async_api import expect

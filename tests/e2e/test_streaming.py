@@ -32,7 +32,7 @@ def slowly(text: str, *, words: int, end: str = "**end**") -> str:
     return "slowly " + textwrap.indent(text + "word " * words + end, "  ").lstrip()
 
 
-# One ends while a test looks on, even on a slow machine; the other goes on until the test cancels it.
+# One ends while a test looks on, even on a slow machine. The other goes on until the test cancels it.
 SLOWLY, ENDLESS = slowly(BEGINNING, words=150), slowly(BEGINNING, words=2_000)
 
 

@@ -1,4 +1,4 @@
-"""The choice of colours: light, dark, or those of the system; kept by the browser, and there with the first paint."""
+"""The choice of colours: light, dark, or the system's. The browser keeps it, and it is there with the first paint."""
 
 import pytest
 from playwright.async_api import Page, expect

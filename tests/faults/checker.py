@@ -137,7 +137,7 @@ def _runs(record: DatabaseSnapshot) -> Iterator[str]:
 
 
 def _calls(record: DatabaseSnapshot) -> Iterator[str]:
-    """Each call that was asked for has one row, one start at most, and one result once its turn has ended (G4, G7)."""
+    """Each call has one row, one start at most, and one result once its turn has ended (G4, G7)."""
     for turn_id, turn in record.turns_by_id.items():
         log = record.log_by_turn.get(turn_id, [])
         starts = _counted(log, "tool_start")

@@ -22,5 +22,5 @@ OFTEN = ("in_claim", "mid_stream", "after_call_start", "before_result", "in_end"
 
 
 def expected_status(place: str) -> str:
-    """Return how the turn ends: what never began runs as if nothing had been, what had begun is never run again."""
+    """Return how the turn ends. What never began runs as if nothing had been, what had begun never again."""
     return "completed" if place in ("after_enqueue", *NEVER_BEGAN, *ALREADY_OVER) else "interrupted"

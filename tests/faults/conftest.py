@@ -1,4 +1,4 @@
-"""Servers of our own and sites on them; what a machine lacks is left out by name, unless nothing may be left out."""
+"""Servers of our own and sites on them. What a machine lacks is left out by name, unless nothing may be left out."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping

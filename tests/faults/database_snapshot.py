@@ -62,7 +62,7 @@ class DatabaseSnapshot:
         return self.calls_by_turn.get(turn_id, [])
 
     def cancel_seconds(self, turn_id: str) -> float:
-        """Return how long the cancel of a turn has taken, from its row to the end of the turn, by the database's clock."""
+        """Return how long the cancel of a turn has taken up to its end, by the database's clock."""
         [request] = [
             row for row in self.requests if str(row["turn_id"]) == turn_id and not row["tool_id"]
         ]

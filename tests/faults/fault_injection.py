@@ -246,7 +246,7 @@ def shuffled(cards: Sequence[T], *, rng: random.Random) -> Iterator[T]:
 
 
 def persist(ask: Callable[[], T], *, within: float = START_BOUND) -> T:
-    """Ask again and again until there is an answer: whoever is asked dies too, and so does what it stands on."""
+    """Ask again and again until there is an answer. Whoever is asked dies too, and so does what it stands on."""
     problems: list[Exception] = []
 
     def answer() -> list[T]:

@@ -133,7 +133,7 @@ class Site:
         self._orders(name).write_text(crash)
 
     def freeze(self, process: Process) -> None:
-        """Stop a process, but not in the midst of a write: it would hold a SQLite file, and nobody could go on."""
+        """Stop a process, but not in the midst of a write. It would hold a SQLite file, and nobody could go on."""
 
         def stands_outside() -> bool:
             process.freeze()

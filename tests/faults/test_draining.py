@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C: what runs may end, what does not is ended, and the process leaves in time whatever hangs (G10).
+"""SIGTERM and Ctrl-C: what runs may end, or is ended, and the process leaves in time whatever hangs (G10).
 
 Acceptance 95. The spans are small here; by default a process has 15 s for its turns and has left after 25.
 """

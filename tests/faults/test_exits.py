@@ -1,4 +1,4 @@
-"""A tool that asks the process to exit fails its own call; the server and other people's turns go on (T1)."""
+"""A tool that asks the process to exit fails its own call. The server and other people's turns go on (T1)."""
 
 import json
 import signal

@@ -32,7 +32,7 @@ def start_two(site: Site) -> None:
 
 
 def begin(site: Site) -> tuple[str, str]:
-    """Let a turn with a call in the process and one in a worker run; return the conversation and the turn."""
+    """Let a turn with a call in the process and one in a worker run. Return the conversation and the turn."""
     client = site.client("one")
     conversation = client.converse()
     turn = client.say(conversation, WORK)

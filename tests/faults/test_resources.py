@@ -1,4 +1,4 @@
-"""What a machine runs out of: disk, file descriptors, and memory that a client who does not read would take (G12)."""
+"""What a machine runs out of: disk, file descriptors, and memory for a client who does not read (G12)."""
 
 import json
 import resource

@@ -51,7 +51,7 @@ def begin(client: Client, text: str) -> str:
 
 
 def seconds_of_cancel(site: Site, turn_id: str, *, children: int = 0) -> float:
-    """Cancel a turn when all is at work; return how long it took until all of it had ended, by the database's clock."""
+    """Cancel a turn when all is at work. Return how long all of it took to end, by the database's clock."""
     client = site.client()
     eventually_sync(lambda: holding(site, turn_id) == max(children, 1), timeout=PATIENCE)
     assert client.cancel(turn_id).is_success

@@ -1,4 +1,4 @@
-"""Exports of lists in the real admin: what the list shows, whole, harmless, recorded, and only as far as somebody takes it."""
+"""Exports of lists in the real admin: whole, harmless, recorded, and only as far as somebody takes them."""
 
 import asyncio
 import csv

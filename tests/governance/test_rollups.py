@@ -1,4 +1,4 @@
-"""Durations by tool and hour: the same figures as a recount of the calls, once, and longer than the calls live."""
+"""Durations by tool and hour: the figures of a recount of the calls, and longer than the calls live."""
 
 import random
 from collections import defaultdict

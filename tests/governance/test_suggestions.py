@@ -1,4 +1,4 @@
-"""What a limit would have done, and which limit the calls suggest: the same as a plain recount, and said honestly."""
+"""What a limit would have done, and which one the calls suggest: as in a plain recount, said honestly."""
 
 from datetime import timedelta
 

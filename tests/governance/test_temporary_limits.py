@@ -1,4 +1,4 @@
-"""A temporary limit ends by the database's clock: in every cache and running call, whoever is alive, and on the record."""
+"""A temporary limit ends by the database's clock, in every cache and running call, and on the record."""
 
 import asyncio
 from datetime import datetime, timedelta

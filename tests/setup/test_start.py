@@ -1,4 +1,4 @@
-"""What `make run` starts: a site that can be signed in to, ends on Ctrl-C, and is the same one the next time."""
+"""What `make run` starts: a site with a sign-in, which ends on Ctrl-C and is the same the next time."""
 
 import os
 import re

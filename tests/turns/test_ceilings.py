@@ -1,4 +1,4 @@
-"""The most that is asked of the database: statements and transactions of a turn, a cancel, a snapshot and an admin list.
+"""The most that is asked of the database, in statements and transactions of turns, cancels, snapshots and lists.
 
 A ceiling that a change goes through is a price that somebody pays with every turn. It is lowered when less is asked, and
 raised only on purpose.

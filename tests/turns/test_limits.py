@@ -1,4 +1,4 @@
-"""Limits in whole turns of the built-in agent, on its real tools: silence, wishes of the model, and what it can ask."""
+"""Limits in whole turns of the built-in agent, on its real tools: silence, and what the model asks for."""
 
 import pytest
 

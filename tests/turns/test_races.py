@@ -1,4 +1,4 @@
-"""Cancels, results and messages at the same moment, in many orders: one ending each, and a log that follows the rules."""
+"""Cancels, results and messages at the same moment, in many orders: one ending each, a log by the rules."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""Three pictures of one state (V3): a page that has watched, one that asks for the rest, and one that is loaded again.
+"""Three pictures of one state (V3): a page that has watched, one that resumes, one that is loaded again.
 
 Real turns make every event of the wire; the page's own reducer, in Node.js, makes the pictures.
 """
@@ -41,7 +41,7 @@ class Album:
         self._names: list[str] = []
 
     async def add(self, name: str, chat: ChatDriver, *, is_watched: bool = True) -> None:
-        """Keep a moment, as soon as all that is stored has been published; where nobody watched, the log has to do."""
+        """Keep a moment, as soon as all that is stored has been published. Where nobody watched, the log has to do."""
 
         async def moment() -> dict[str, Any] | None:
             log = await selectors.conversation_events(conversation_id=chat.id, after=0)
@@ -78,7 +78,7 @@ class Album:
 
 
 def _so_far(snapshot: dict[str, Any]) -> list[dict[str, Any]]:
-    """Text that streams is not in the log: a page that asks for what it missed gets it as one piece."""
+    """Text that streams is not in the log. A page that asks for what it missed gets it as one piece."""
     return [
         {
             "type": "text_delta",

@@ -1,4 +1,4 @@
-"""Traces of real turns: the spans, their names and places, that each one ends, and that none holds what somebody said."""
+"""Traces of real turns: the spans, their names and places. Each one ends, and none holds what somebody said."""
 
 import asyncio
 import json

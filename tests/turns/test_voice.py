@@ -1,4 +1,4 @@
-"""Turns that were spoken: what their model reads of cancelled calls, and that they are known to be of a voice (C7, C8)."""
+"""Spoken turns: what their model reads of cancelled calls, and that they are known as spoken (C7, C8)."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""A server with two sockets, run by a test: one client never reads what is pushed to it, the other one does.
+"""A server with two sockets, run by a test. One client never reads what is pushed to it, the other does.
 
 Prints as JSON how much memory the process has gained, and how many frames were taken. It also prints the longest delay
 of the other client's frames in seconds.

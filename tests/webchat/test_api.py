@@ -1,4 +1,4 @@
-"""The HTTP API through the real site: who may, what comes back, and that every error has its code and its words."""
+"""The HTTP API through the real site: who may, what comes back, the code and words of every error."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Closing the page, reloading it, a second tab, a server that restarts: what becomes of the turn (C11, 51, 53–56)."""
+"""What becomes of the turn where a page closes or reloads, with a second tab, after a restart (C11)."""
 
 import asyncio
 from collections.abc import Callable

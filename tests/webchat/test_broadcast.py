@@ -1,4 +1,4 @@
-"""Events on their way to sockets: what goes through the layer, and what a slow or dead one does not break."""
+"""Events on their way to sockets: what goes through the layer, and what a dead one does not break."""
 
 import asyncio
 import threading

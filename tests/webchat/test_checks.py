@@ -1,4 +1,4 @@
-"""System checks: what would make the live page deaf, slow or open has an id, a hint and a line in the documentation."""
+"""System checks of what would make the live page deaf, slow or open. Each has an id, a hint and documentation."""
 
 from datetime import timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""Which pages may open a socket: those of this site, by scheme, host and port, bare and behind a proxy that speaks TLS."""
+"""Which pages may open a socket: this site's, by scheme, host and port, also behind a proxy with TLS."""
 
 import asyncio
 import re

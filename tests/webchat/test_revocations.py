@@ -1,4 +1,4 @@
-"""Rights that end while a socket is open: by signal at once, by the next frame or heartbeat where none is sent."""
+"""Rights that end while a socket is open: by signal at once, else by the next frame or heartbeat."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""A frame that meets a fault of the server is answered under its id, and sent again it has its effect once."""
+"""A frame that meets a fault of the server is answered under its id. Sent again it has its effect once."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Signing in: few passwords at a time, never on the event loop, limited per name and address, and no hint who exists."""
+"""Signing in: few passwords at a time, off the event loop, limited per name and address, no hint who exists."""
 
 import asyncio
 import re

@@ -145,7 +145,7 @@ class Turn(models.Model):
 
 
 class CancelRequest(models.Model):
-    """A stored request to end a turn or one of its calls: by whom, how, why, in which time (C2, C12)."""
+    """A stored request to end a turn or one of its calls: by whom, how, why, how fast (C2, C12)."""
 
     turn = models.ForeignKey(
         Turn,

@@ -19,7 +19,7 @@ R = TypeVar("R")
 FIRST_PAUSE = 0.05  # seconds
 LONGEST_PAUSE = 1.0
 PATIENCE = 15.0  # seconds of failing after which a database that keeps our lease will not take this any more
-# A lost connection, a lock, a full disk; a server that takes no writes, as one that has just been demoted.
+# A lost connection, a lock, a full disk; a server that takes no writes, as one that was demoted.
 _MAY_PASS = (OperationalError, InterfaceError, InternalError)
 
 

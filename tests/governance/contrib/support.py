@@ -1,4 +1,4 @@
-"""What the tests of governance for others act with: a model that follows a script, tools, an executor of their own."""
+"""What the tests of governance for others use: a model that follows a script, tools, an executor."""
 
 import threading
 import time
@@ -44,7 +44,7 @@ def make_executor(*, policies=None, registry=None, processes=False, **limits):
     return ToolExecutor(
         registry=ToolRegistry() if registry is None else registry,
         policies=policies,
-        # A process is killed to end it, which takes a moment; a coroutine that goes on is given up at once.
+        # A process is killed to end it, which takes a moment. A coroutine that goes on is given up at once.
         timing=Timing(cancel_grace=5.0 if processes else 0.1, notice_interval=0.01),
         invokers=invokers,
         **limits,

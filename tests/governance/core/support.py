@@ -1,4 +1,4 @@
-"""What the tests of the core act with: a clock that they move, gated tools, and an observer that writes down."""
+"""What the tests of the core use: a clock that they move, gated tools, an observer that writes down."""
 
 import asyncio
 import functools

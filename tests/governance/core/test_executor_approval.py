@@ -1,4 +1,4 @@
-"""Calls that wait for a person, on the core alone: what is asked, who is first, and what never runs (D1 to D4)."""
+"""Calls that wait for a person, on the core alone: what is asked, who is first, what never runs (D1–D4)."""
 
 import threading
 

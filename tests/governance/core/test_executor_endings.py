@@ -1,4 +1,4 @@
-"""Every way in which a call ends, as one table: what ends it, how its body takes that, and what is said of it."""
+"""Every way in which a call ends, as one table: what ends it, how its body takes that, what is said."""
 
 from dataclasses import dataclass
 from typing import Any

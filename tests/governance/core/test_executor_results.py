@@ -1,4 +1,4 @@
-"""What the body of a call returns or raises is its outcome, told by its kind; what cannot run is refused in words."""
+"""What the body of a call returns or raises is its outcome, told by its kind. What cannot run is refused in words."""
 
 import asyncio
 import contextvars

@@ -246,7 +246,7 @@ class TestQueue:
 
 
 class TestSlotThatComesFreeAsAWaitEnds:
-    """The wait is over, but its task has not seen it yet: it must not be given a slot that nobody gives back."""
+    """The wait is over, but its task has not seen it yet. It must not get a slot that nobody gives back."""
 
     async def test_is_not_lost_to_a_cancelled_task(self):
         limiter = Limiter(Limits(max_running=1))

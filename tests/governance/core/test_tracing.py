@@ -1,4 +1,4 @@
-"""Spans of calls that no turn makes, and what tracing does where nobody traces, or where something is wrong with it."""
+"""Spans of calls that no turn makes. What tracing does where nobody traces, or where something is wrong with it."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Servers at an address: one written by others in the older protocol, one made with the SDK in the newest (G2)."""
+"""Servers at an address: one of others in the older protocol, one of the SDK in the newest (G2)."""
 
 import asyncio
 

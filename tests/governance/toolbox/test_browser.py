@@ -1,4 +1,4 @@
-"""The browser tool with a real Chromium: pages, the addresses it may reach, supersede, and what is left of it (G1, C9)."""
+"""The browser tool with a real Chromium: pages, the addresses it may reach, supersede, what is left (G1, C9)."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""The four questions of an operator, from the admin's first page by its links and forms alone, each to its export."""
+"""The four questions of an operator, from the admin's first page by links and forms, each to its export."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The link web of the admin: from calls to all that they belong to and back, and the timeline of a turn."""
+"""The link web of the admin: from calls to what they belong to and back, and a turn's timeline."""
 
 import re
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""The page of what runs now: how much time is left, and that many are ended exactly as they were counted."""
+"""The page of what runs now: how much time is left, and an end of many that ends what it counted."""
 
 import re
 from datetime import timedelta

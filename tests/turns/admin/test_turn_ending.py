@@ -1,4 +1,4 @@
-"""The page of a turn says why it ended, where and when it was interrupted, and what the agent was told."""
+"""The page of a turn says why it ended, where and when, and what the agent was told."""
 
 import re
 from datetime import timedelta

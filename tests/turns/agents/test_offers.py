@@ -1,4 +1,4 @@
-"""How many tools a request carries, and what they weigh: bounded, told to the person, and chosen by server in the admin."""
+"""How many tools a request carries, and what they weigh: bounded, told, and chosen by server in the admin."""
 
 import pytest
 from asgiref.sync import sync_to_async

@@ -1,4 +1,4 @@
-"""A host that nobody has named is reached only after a person has heard of it, by whomever it is asked for."""
+"""A host that nobody has named is reached only after a person has heard of it, whoever asks."""
 
 from collections.abc import AsyncIterator
 from typing import Any

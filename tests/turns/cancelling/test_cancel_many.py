@@ -67,7 +67,7 @@ async def test_the_end_of_many_calls_is_one_write(
     settings.GOVERNANCE_MAX_RUNNING_PER_SCOPE = at_once
     one = await traffic_of_a_cancel(chat, fake_tools, calls=1, running=1)
     many = await traffic_of_a_cancel(chat, fake_tools, calls=MANY, running=at_once)
-    # Ends that come while a transaction runs share the next one; a slow machine sees a few more of them, never 200.
+    # Ends that come while a transaction runs share the next one. A slow machine sees a few more of them, never 200.
     assert many.transactions <= one.transactions + 8
     assert many.statements <= one.statements + 80
 

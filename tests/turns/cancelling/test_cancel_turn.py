@@ -1,4 +1,4 @@
-"""Cancelling a turn: over within a second whatever its tools do, by whom, once, and nothing after it (C1, C2, C5, C7)."""
+"""Cancelling a turn: over within a second whatever its tools do, once, nothing after it (C1, C2, C5, C7)."""
 
 import asyncio
 import uuid

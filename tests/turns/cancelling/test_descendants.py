@@ -1,4 +1,4 @@
-"""Cancelling a turn reaches all that it has started, at once; cancelling a sub-agent does not end its parent (90, 91)."""
+"""Cancelling a turn reaches all that it has started, at once. Cancelling a sub-agent does not end its parent (C10)."""
 
 import threading
 import time

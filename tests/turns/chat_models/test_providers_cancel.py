@@ -108,7 +108,7 @@ async def test_what_was_said_before_the_connection_broke_is_kept(serve, dialect,
 
 
 async def test_a_turn_calls_tools_through_the_provider(serve, pieced, harness):
-    """Two calls side by side, one with bad arguments, one of a tool that is not there; the model reads all of it."""
+    """Two calls side by side, one with bad arguments, one of an unknown tool. The model reads all of it."""
     calls = (
         pieced.wire.call(1, "call_a", "echo", text="first"),
         pieced.wire.call(2, "call_b", "echo", raw='{"text": '),

@@ -1,4 +1,4 @@
-"""What a person is told when a provider fails, that nothing of the provider's words is in it, and what is repeated."""
+"""What a person is told when a provider fails, without the provider's words, and what is repeated."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""A store of turns in memory that keeps the rules of the real one, and remembers what was asked of it."""
+"""A store of turns in memory. It keeps the rules of the real one, and remembers what was asked."""
 
 import asyncio
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""The report of a detached sub-agent is delivered once: with the next message, or by a turn of its own (C10, C7)."""
+"""The report of a detached sub-agent is delivered once, with the next message or by its own turn (C10, C7)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The answer to a cancel word: after the proof, once, shown live and later, and never read by a model (C6, C8)."""
+"""The answer to a cancel word: after the proof, once, live and later, never read by a model (C6, C8)."""
 
 import asyncio
 import json

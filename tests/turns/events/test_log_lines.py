@@ -1,4 +1,4 @@
-"""The log of the server: ids in every line, one line for each accepted and settled cancel, turn's end and timeout."""
+"""The log of the server: ids in every line, one line for each cancel, turn's end and timeout."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""The lease of this process: renewed on its own, lost when somebody ends it or nobody renews it, and then taken again (H4)."""
+"""The lease of this process: renewed by itself, lost when it is ended or not renewed, then taken again (H4)."""
 
 import asyncio
 import threading

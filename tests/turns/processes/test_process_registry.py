@@ -1,4 +1,4 @@
-"""Processes as owners of turns: written down at the start, retired at the end, told apart when a pid comes again."""
+"""Processes as owners of turns: recorded at the start, retired at the end, told apart when a pid recurs."""
 
 import os
 import resource

@@ -1,4 +1,4 @@
-"""A turn that nobody comes before is claimed where its message is taken: with the same rows as one that has queued."""
+"""A turn that nobody comes before is claimed with its message. Its rows are those of one that has queued."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Who is next when a place is free (P4): the user with the fewest turns at work, then the oldest; over all processes."""
+"""Who is next when a place is free (P4): the user with the fewest turns at work, then the oldest."""
 
 import asyncio
 from collections import Counter

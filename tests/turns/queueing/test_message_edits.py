@@ -1,4 +1,4 @@
-"""A message that is edited and sent again takes the place of all that was said since, which stays to be seen (H1)."""
+"""A message that is edited and sent again replaces all that was said since. That stays to be seen (H1)."""
 
 import asyncio
 from functools import partial

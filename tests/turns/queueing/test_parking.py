@@ -1,4 +1,4 @@
-"""A conversation whose owners keep dying is parked until a person lets it go on; what was interrupted can be continued."""
+"""A conversation whose owners keep dying is parked until a person lets it go on. What was interrupted can be continued."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""What the tests of sub-agents share: a chat model that answers each message by its own script, and a family's rows."""
+"""What the tests of sub-agents share: a chat model that answers each message by a script, and rows."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any

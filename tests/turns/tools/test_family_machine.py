@@ -60,7 +60,7 @@ class Family:
         Process.objects.all().delete()
 
     def begin(self) -> None:
-        """A turn with a sub-agent that it waits for, which has one, too, and with one that it does not wait for."""
+        """A turn with a sub-agent that it waits for, which has one, too, and with a detached one."""
         self.say()
         turn = self._claimed(self.top.pk)
         waited_for = self._claimed(self._started(turn, is_detached=False).conversation_id)
