@@ -141,6 +141,8 @@ class Answering:
                     deltas.add(delta.text)
                 elif isinstance(delta, Notice):
                     await self._notify(delta)
+                if reply.is_too_long:
+                    break
         finally:
             if isinstance(stream, AsyncGenerator):  # closed here, not by the garbage collector
                 await stream.aclose()

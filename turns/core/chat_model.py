@@ -11,8 +11,10 @@ from typing import Any, Protocol
 from governance import ToolCall
 from turns.core.messages import Message, TextBlock, ToolUseBlock
 
+MAX_LENGTH = 1_000_000  # characters of one answer, with thoughts and arguments: some repeat themselves for ever
 MOST_CALLS = 100  # of one answer: each is a row, a task, and perhaps a question to a person
 
+_CALL_LENGTH = 1_000  # what a call counts for, beside its arguments
 _ID_LENGTH = 64
 _NOT_IN_IDS = re.compile(r"[^A-Za-z0-9_-]")  # an id is part of addresses
 _DEPTH = 64
@@ -135,12 +137,18 @@ class Reply:
         self._text: list[str] = []
         self._calls: dict[int, _Call] = {}
         self._used_ids = used_ids if used_ids is not None else set()
+        self._length = 0
         self.usage = Usage()
         self.stop_reason = StopReason.END
 
     @property
     def text(self) -> str:
         return "".join(self._text)
+
+    @property
+    def is_too_long(self) -> bool:
+        """Whether the answer shall go on no more."""
+        return self._length >= MAX_LENGTH
 
     @property
     def has_calls(self) -> bool:
@@ -155,7 +163,11 @@ class Reply:
         match delta:
             case TextDelta(text=text):
                 self._text.append(text)
+                self._length += len(text)
             case ToolCallDelta():
+                self._length += len(delta.arguments) + _CALL_LENGTH * (
+                    delta.index not in self._calls
+                )
                 call = self._calls.setdefault(delta.index, _Call())
                 call.id = delta.id or call.id
                 call.name = delta.name or call.name
@@ -164,8 +176,12 @@ class Reply:
                 self.usage = delta
             case Stop(reason=reason):
                 self.stop_reason = reason
-            case ThinkingDelta() | Notice():
+            case ThinkingDelta(text=text):
+                self._length += len(text)
+            case Notice():
                 pass
+        if self.is_too_long:
+            self.stop_reason = StopReason.LENGTH
 
     def calls(self, *, scope: str) -> tuple[ToolCall, ...]:
         """Return the finished calls in order; arguments that are no JSON object are told to the model, not run."""

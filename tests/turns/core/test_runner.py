@@ -8,7 +8,8 @@ from governance import CallStatus, CancelReason, Disposition, ErrorType, LoopDet
 from tests.support import PATIENCE, eventually
 from tests.turns.core.runner_harness import BY_USER, RunnerHarness, claimed
 from tests.turns.journals import RecordingJournal
-from turns.core.chat_model import Stop, StopReason, Usage
+from turns.core import chat_model
+from turns.core.chat_model import Stop, StopReason, ThinkingDelta, Usage
 from turns.core.exceptions import ChatModelError, Fenced
 from turns.core.messages import ToolUseBlock
 from turns.core.turns import TurnStatus
@@ -58,6 +59,27 @@ class TestCompleted:
 
         assert [code for code, _message in harness.journal.notices] == ["answer_cut_off"] * 2
         assert "the turn goes on" in harness.journal.notices[0][1]
+
+    @pytest.mark.parametrize(
+        "piece", [text("on "), ThinkingDelta("on "), partial_call("c1", "echo", arguments="on ")]
+    )
+    async def test_an_answer_without_end_is_cut_off(self, harness, monkeypatch, piece):
+        monkeypatch.setattr(chat_model, "MAX_LENGTH", 3_000)
+
+        ending, _model = await harness.run([piece] * 2_000, [text("Done.")])
+
+        assert ending.status is TurnStatus.COMPLETED
+        assert harness.journal.names("notify")[0] == "answer_cut_off"
+        assert len(harness.journal.text) <= 3_000
+
+    async def test_calls_without_end_are_cut_off(self, harness, monkeypatch):
+        monkeypatch.setattr(chat_model, "MAX_LENGTH", 3_000)
+        asked_for = [call(f"c{number}", "echo") for number in range(50)]
+
+        ending, _model = await harness.run(asked_for, [text("Done.")])
+
+        assert ending.status is TurnStatus.COMPLETED
+        assert 0 < len(harness.journal.outcomes) < 10
 
     async def test_the_model_reads_the_results_of_its_calls(self, harness):
         ending, model = await harness.run(
