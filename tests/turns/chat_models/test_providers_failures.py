@@ -1,6 +1,7 @@
 """What a person is told when a provider fails, without the provider's words, and what is repeated."""
 
 import asyncio
+import gzip
 import json
 import logging
 
@@ -22,6 +23,7 @@ from tests.turns.chat_models.test_providers import ASKED, deltas
 from turns.chat_models.catalog import close_connections, get_chat_model
 from turns.chat_models.failures import FailureKind, ProviderFailure, Subject, failure, span
 from turns.chat_models.limits import StreamLimits
+from turns.chat_models.vendors import http
 from turns.core.chat_model import Notice, Stop, StopReason, TextDelta
 
 THEIR_WORDS = f"Incorrect API key provided: {KEY}; internal trace 0xC0FFEE"
@@ -533,3 +535,23 @@ def test_every_kind_has_a_sentence(kind):
     assert told.code == kind.value
     assert told.message.endswith(".")
     assert "%(" not in told.message
+
+
+@pytest.mark.parametrize("status", ["200 OK", "400 Bad Request"])
+async def test_a_line_or_an_error_without_end_is_not_held(serve, dialect, monkeypatch, status):
+    monkeypatch.setattr(http, "MAX_LINE", 100_000)
+    await serve(Response([b"data: ", *[b"x" * 50_000] * 200, Hold()], status=status))
+
+    problem = await failed(model_of(dialect, retries=0))
+
+    assert problem.code == "chat_model_unreachable"  # and not that it was slow
+
+
+async def test_what_is_packed_is_not_unpacked(serve, dialect):
+    packed = gzip.compress(b"x" * 10_000_000)
+    server = await serve(Response([packed], headers={"content-encoding": "gzip"}))
+
+    problem = await failed(model_of(dialect, retries=0))
+
+    assert problem.code.startswith("chat_model_")
+    assert server.requests[0].headers["accept-encoding"] == "identity"

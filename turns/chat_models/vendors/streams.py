@@ -26,11 +26,12 @@ from pydantic_ai.exceptions import (
     UserError,
 )
 from pydantic_ai.messages import ModelResponseStreamEvent
-from pydantic_ai.models import Model, StreamedResponse, create_async_httpx2_client
+from pydantic_ai.models import Model, StreamedResponse
 from pydantic_ai.settings import ModelSettings
 
 from turns.chat_models.failures import FailureKind, ProviderFailure, Subject, failure
 from turns.chat_models.limits import StreamLimits
+from turns.chat_models.vendors.http import make_client
 from turns.chat_models.vendors.thoughts import Thoughts
 from turns.chat_models.vendors.translation import delta_of, history_of, parameters_of
 from turns.core.chat_model import ChatDelta, ChatRequest, Stop, StopReason, Usage
@@ -79,7 +80,7 @@ def connect(
     Raises:
         ImportError: the vendor's SDK is not installed.
     """
-    http_client = create_async_httpx2_client()
+    http_client = make_client()
     module = import_module(vendor)
     model = module.make_model(model_name, key=key, base_url=base_url, http_client=http_client)
     thinks_in_text = getattr(module, "THINKS_IN_TEXT", False)
