@@ -154,5 +154,6 @@ def html_to_text(
         if is_cancelled() or time.monotonic() > deadline:
             return page, False
         page.feed(html[start : start + _PIECE])
-    page.close()
+    if not page.rawdata.startswith("<"):  # a tag or a remark without end: to try each place in it takes for ever
+        page.close()
     return page, True

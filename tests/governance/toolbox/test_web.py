@@ -4,6 +4,7 @@ import asyncio
 import datetime
 import gzip
 import ssl
+import time
 
 import pytest
 from cryptography import x509
@@ -326,6 +327,15 @@ async def test_hostile_page_is_given_up_after_the_parse_timeout(harness, server)
     text = await harness.call("web_fetch", url=server.url())
     assert "begin" in text
     assert "larger than what is read of it" in text
+
+
+async def test_remarks_without_end_keep_no_thread_busy(harness, server):
+    harness.change(web_parse_timeout=5.0)
+    server.pages["/"] = answer("<p>begin</p>" + "<!--" * 400_000, content_type="text/html")
+    begun = time.process_time()
+    text = await harness.call("web_fetch", url=server.url())
+    assert "begin" in text
+    assert time.process_time() - begun < 10.0
 
 
 def make_certificate(name, directory):
