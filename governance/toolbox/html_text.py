@@ -154,6 +154,7 @@ def html_to_text(
         if is_cancelled() or time.monotonic() > deadline:
             return page, False
         page.feed(html[start : start + _PIECE])
-    if not page.rawdata.startswith("<"):  # a tag or a remark without end: to try each place in it takes for ever
+    # A tag or a remark without end: to try each place in it takes for ever.
+    if not page.rawdata.startswith("<"):
         page.close()
     return page, True

@@ -41,7 +41,7 @@ COMMANDS: Mapping[str, Command] = {
         gettext_noop("list a directory: `list`, `list src`")),
     "write": Command("write_file", r"(?P<path>[^:]*[^:\s])\s*:(?P<content>.*)", "write notes.txt: Buy milk",
         gettext_noop("write a file"), gettext_noop("a file and a text")),
-    "edit": Command("edit_file", r"(?P<path>[^:]*[^:\s])\s*:(?!\s*=>)\s*(?P<old>.*?\S)\s*=>\s*(?P<new>.*)",
+    "edit": Command("edit_file", r"(?P<path>[^:]*[^:\s])\s*+:(?!\s*+=>)\s*+(?P<old>.*?\S)\s*=>\s*(?P<new>.*)",
         "edit notes.txt: milk => bread",
         gettext_noop("replace a text in a file"), gettext_noop("a file, the old and the new text")),
     "fetch": Command("web_fetch", r"(?P<url>.+)", "fetch https://example.org/",

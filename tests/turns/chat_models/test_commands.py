@@ -1,5 +1,8 @@
 """The command language: what each line means, and what is said where it means nothing."""
 
+import time
+from contextlib import suppress
+
 import pytest
 
 from turns.chat_models.commands import CommandProblem, PlannedCall, Speech, read
@@ -130,3 +133,11 @@ def test_a_faulty_command_is_explained(command, hint):
         read(command)
 
     assert hint in str(raised.value)
+
+
+@pytest.mark.parametrize("piece", [" ", "x ", " =>", "=> x ", ":", "\n"])
+def test_no_message_takes_long_to_be_read(piece):
+    begun = time.thread_time()
+    with suppress(CommandProblem):
+        read("edit a:" + piece * (50_000 // len(piece)) + "x")
+    assert time.thread_time() - begun < 1.0
