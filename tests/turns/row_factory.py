@@ -64,6 +64,7 @@ class RowFactory:
             user_message=turn.user_message,
             turn_timeout=None,
             step_limit=1,
+            parent_id=turn.parent_id,
         )
 
     def message(self, turn: Turn, role: str, *content: Any, step: int = 1, **more: Any) -> Message:

@@ -5,7 +5,7 @@ be reached keeps nobody else waiting; the sweep stores its request later.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from uuid import UUID
 
 from django.db import DatabaseError, transaction
@@ -38,8 +38,15 @@ def cancel_descendants(
     its cancel, so nothing can be started meanwhile. Without `waits` those are left out whose conversations somebody is
     writing. For each of the others that is the same few statements.
     """
+    return cancel_all(below(turn_id, tool_id), cancellation, waits=waits)
+
+
+def cancel_all(
+    turns: Iterable[Turn], cancellation: Cancellation, *, waits: bool = True
+) -> Notifications:
+    """Store the same for descendants of a turn that were read under its lock."""
     passed_on = inherited(cancellation)
-    active = [turn for turn in _descendants(turn_id, tool_id) if turn.status in ACTIVE_STATUSES]
+    active = [turn for turn in turns if turn.status in ACTIVE_STATUSES]
     notifications, asked = _cancel_free(active, passed_on)
     for turn in active:
         if turn.pk in asked:
@@ -106,15 +113,15 @@ def inherited(cancellation: Cancellation) -> Cancellation:
     )
 
 
-def reached(turn_id: UUID) -> int:
-    """Return how many descendants of a turn were asked to stop because of what they belong to."""
-    ids = [turn.pk for turn in _descendants(turn_id, None)]
+def reached(turns: Sequence[Turn]) -> int:
+    """Return how many of these descendants were asked to stop because of what they belong to."""
+    ids = [turn.pk for turn in turns]
     asked = CancelRequest.objects.filter(turn__in=ids, tool_id="", reason=CancelReason.PARENT)
     return asked.count() if ids else 0
 
 
-def _descendants(turn_id: UUID, tool_id: str | None) -> list[Turn]:
-    """Everything that a turn has started, or one call of it, from the top down."""
+def below(turn_id: UUID, tool_id: str | None = None) -> list[Turn]:
+    """Return everything that a turn has started, or one call of it, from the top down."""
     children = Turn.objects.filter(parent_id=turn_id)
     if tool_id is not None:
         children = children.filter(parent_tool_id=tool_id)

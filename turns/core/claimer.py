@@ -47,6 +47,7 @@ class TurnClaimer:
         self._slots = slots
         self._scopes = scopes
         self._fenced_at = 0
+        self._requested_again: set[UUID] = set()  # while a turn of the conversation ran
 
     @property
     def has_room(self) -> bool:
@@ -74,9 +75,18 @@ class TurnClaimer:
 
     def request(self, conversation_id: UUID) -> None:
         """Claim a turn as soon as there is room, because one of this conversation waits."""
-        if not self._scopes.has(str(conversation_id)):
+        if self._scopes.has(str(conversation_id)):
+            self._requested_again.add(conversation_id)
+        else:
             self._slots.request(conversation_id)
             self.fill()
+
+    def request_next(self, conversation_id: UUID, *, others_wait: bool) -> None:
+        """Claim a turn, because one of this conversation has ended: if others wait, or if one was told of meanwhile."""
+        if conversation_id in self._requested_again or others_wait:
+            self._requested_again.discard(conversation_id)
+            self.request(conversation_id)
+        self.fill()
 
     def fill(self) -> None:
         """Begin a claim for each free slot that is requested."""

@@ -129,9 +129,9 @@ class TurnStore(Protocol):
         outcomes: Mapping[str, ToolOutcome],
         answer: Answer | None = None,
     ) -> bool:
-        """Give the turn its terminal status, once: close its calls, settle its requests. False if it had one.
+        """Give the turn its terminal status, once: close its calls, settle its requests.
 
-        `outcomes` are those of its last calls, by id, stored or not. `answer` is what it said last, if that is not
+        Return whether another turn may begin somewhere now; nobody was told of one that waited before that. `outcomes` are those of its last calls, by id, stored or not. `answer` is what it said last, if that is not
         stored yet.
         """
         ...

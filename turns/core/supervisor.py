@@ -207,12 +207,11 @@ class TurnSupervisor:
         live = self._live[turn.id] = RunningTurn(turn, cancel_bound=self._cancel_bound)
         with live.span:
             bind(**_ids_of(turn), trace_id=live.span.trace_id)  # the lines of its tools, too
-            await self._run_to_end(live, claimed_at)
-        self.wake(turn.conversation_id)
-        self._claimer.fill()
+            others_wait = await self._run_to_end(live, claimed_at)
+        self._claimer.request_next(turn.conversation_id, others_wait=others_wait)
 
-    async def _run_to_end(self, live: RunningTurn, claimed_at: int) -> None:
-        """Run the turn in a task of its own, and end it."""
+    async def _run_to_end(self, live: RunningTurn, claimed_at: int) -> bool:
+        """Run the turn in a task of its own, and end it. Return whether another one may begin now."""
         turn = live.turn
         scope = str(turn.conversation_id)
         # Everything may have been cancelled while its claim was under way: then it starts cancelled.
@@ -224,7 +223,7 @@ class TurnSupervisor:
             await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED)
             ending = self._ending(live, runner)
             note_ending(live.span, ending, usage=live.runner.usage if live.runner else {})
-            await self._end(live, ending)
+            return await self._end(live, ending)
         finally:
             del self._live[turn.id]
             self._scopes.clear(scope, live.token)
@@ -283,24 +282,25 @@ class TurnSupervisor:
             return _NOT_STORED
         return ending_of(live.token.cancellation or Cancellation(reason=CancelReason.ERROR))
 
-    async def _end(self, live: RunningTurn, ending: TurnEnding | None) -> None:
+    async def _end(self, live: RunningTurn, ending: TurnEnding | None) -> bool:
         """Store the ending, as long as the lease is held. Until then this process is the only one that can (C1).
 
-        A process that goes down gives up after a few attempts: its successor finds the turn (H4).
+        A process that goes down gives up after a few attempts: its successor finds the turn (H4). Return whether another
+        turn may begin now, as far as is known.
         """
         if ending is None:
-            return
+            return True
         runner = live.runner
         steps, usage = (runner.steps, runner.usage) if runner else (0, {})
         for attempt in count(1):
             if live.is_fenced:
-                return
+                return True
             outcomes, answer = (dict(runner.outcomes), runner.answer) if runner else ({}, None)
             if attempt > END_ATTEMPTS:  # what cannot be stored must not keep the turn from its end
                 ending = ending if answer is None else _NOT_STORED
                 outcomes, answer = {}, None
             try:
-                await self._store.end_turn(
+                return await self._store.end_turn(
                     live.turn, ending, steps=steps, usage=usage, outcomes=outcomes, answer=answer
                 )
             except Exception:
@@ -308,10 +308,9 @@ class TurnSupervisor:
                     "The end of a turn was not stored", extra={"turn_id": str(live.turn.id)}
                 )
                 if self.is_draining and attempt >= END_ATTEMPTS:
-                    return
+                    return True
                 await asyncio.sleep(min(0.1 * 2 ** min(attempt, 10), END_PAUSE))
-            else:
-                return
+        raise AssertionError("the attempts never end")
 
     async def _poll(self) -> None:
         self._claimer.fill()  # a turn may wait for a person now, which nobody tells

@@ -21,16 +21,20 @@ from turns.queueing import queue, turn_tree
 from turns.storage.conversation_tree import parent_id_of
 
 
-def enqueue_due_after(turn_id: UUID) -> list[log.Batch]:
-    """Queue what carries the reports that are due since a turn has ended. Return the events to publish."""
+def enqueue_due_after(turn_id: UUID) -> tuple[list[log.Batch], bool]:
+    """Queue what carries the reports that are due since a turn has ended.
+
+    Return the events to publish, and whether there was a turn anywhere that may begin now.
+    """
     place = _PLACE.first(turn_id=turn_id)
     if place is None:
-        return []
-    conversation_id, has_reports, is_detached, above = place
+        return [], True
+    conversation_id, has_reports, is_detached, above, others_wait = place
     waiting = {conversation_id} if has_reports else set[UUID]()
     if is_detached and above is not None:
         waiting.add(above)
-    return [batch for pk in waiting if (batch := enqueue_report_turn(pk)) is not None]
+    batches = [batch for pk in waiting if (batch := enqueue_report_turn(pk)) is not None]
+    return batches, others_wait
 
 
 def enqueue_report_turns(*, limit: int = 100) -> list[log.Batch]:
@@ -108,8 +112,17 @@ _PLACE = Select(
     lambda turn_id: (
         Turn.objects.filter(pk=turn_id)
         .order_by()
-        .annotate(has_reports=Exists(undelivered(OuterRef("conversation"))))
-        .values_list("conversation_id", "has_reports", "is_detached", "parent__conversation_id")
+        .annotate(
+            has_reports=Exists(undelivered(OuterRef("conversation"))),
+            others_wait=Exists(queue.startable()),
+        )
+        .values_list(
+            "conversation_id",
+            "has_reports",
+            "is_detached",
+            "parent__conversation_id",
+            "others_wait",
+        )
     ),
     turn_id=UUIDField(),
 )

@@ -60,9 +60,8 @@ def end_turn(
         events = [event for call in closed for event in result_events(call)]
         events += _close_message(row, answer, at=at)
         events += _record_repairs(row, closed, ending, at=at)
-        below = _end_descendants(row, ending)
+        below, asked = _end_descendants(row, ending)
         events += park_if_deadly(conversation, row, at=at) if _is_deadly(ending) else []
-        asked = descendants.reached(row.pk) if row.has_children and ending.cancellation else 0
         final = turn_status.write_final(conversation, row, ending, at=at, descendants=asked)
         if not final:
             raise Fenced(f"turn {turn_id} has changed although its conversation is locked")
@@ -86,13 +85,16 @@ def _settle_requests(turn: Any, ending: TurnEnding, closed: list[CallRow], *, at
     cancel_requests.settle(turn.pk, outcome=ending.status.value, at=at, of_calls=of_calls)
 
 
-def _end_descendants(turn: Any, ending: TurnEnding) -> Notifications:
+def _end_descendants(turn: Any, ending: TurnEnding) -> tuple[Notifications, int]:
+    """Stop what goes on below. Return what is to be told of that, and how many a cancel has reached."""
     if not turn.has_children:
-        return Notifications()
+        return Notifications(), 0
     if ending.status is TurnStatus.COMPLETED:
-        return descendants.cancel_waited_for(turn.pk)
+        return descendants.cancel_waited_for(turn.pk), 0
+    found = descendants.below(turn.pk)
     cause = ending.cancellation or Cancellation(reason=CancelReason.ERROR)
-    return descendants.cancel_descendants(turn.pk, cause)
+    notifications = descendants.cancel_all(found, cause)
+    return notifications, descendants.reached(found) if ending.cancellation else 0
 
 
 def _apply_pending_cancel(turn: Turn, ending: TurnEnding) -> TurnEnding:

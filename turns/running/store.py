@@ -1,8 +1,6 @@
 """The supervisor's store on Django's ORM: persists, then publishes."""
 
-import logging
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 from uuid import UUID
 
 from governance import ToolOutcome, checkpoint
@@ -15,16 +13,15 @@ from governance.db import (
 from turns.core.ports import Answer, ClaimedTurn
 from turns.core.requests import PendingRequest
 from turns.core.turns import TurnEnding
-from turns.endings import recovery, report_delivery, turn_endings
-from turns.events import log, sinks
-from turns.events.notifications import Notifications, NotifyOwner, notify
+from turns.endings import recovery
+from turns.events import sinks
+from turns.events.notifications import NotifyOwner, notify
 from turns.processes.background import spawn
 from turns.queueing import scheduling
 from turns.running import requests
+from turns.running.ending_writes import EndingWrite, EndingWrites
 from turns.running.ownership import Ownership
-from turns.storage.priority_lock import PriorityLock, Urgency
-
-logger = logging.getLogger(__name__)
+from turns.storage.priority_lock import PriorityLock
 
 _claim_next = run_in_db_thread_plainly(scheduling.claim_next)
 # A cancel waits behind nothing (C12). Nor does what is read in the same round, or it would hold up the next one.
@@ -42,7 +39,7 @@ class DatabaseStore:
         self, ownership: Ownership, *, lock: PriorityLock, notify_owner: NotifyOwner
     ) -> None:
         self._ownership = ownership
-        self._lock = lock
+        self._endings = EndingWrites(lock)
         self._notify_owner = notify_owner
         self._batch = scheduling.ClaimBatch()
 
@@ -80,25 +77,16 @@ class DatabaseStore:
         outcomes: Mapping[str, ToolOutcome],
         answer: Answer | None = None,
     ) -> bool:
-        """End the turn if it is still ours; that goes before whatever else waits to be written."""
+        """End the turn if it is still ours, and tell of it. Return whether another one may begin somewhere now."""
         checkpoint("before_end")
-        async with self._lock.acquired(Urgency.ENDING):
-            ended, deliveries = await _end_turn(
-                turn.id,
-                ending,
-                epoch=turn.epoch,
-                steps=steps,
-                usage=usage,
-                outcomes=outcomes,
-                answer=answer,
-            )
+        facts = {"steps": steps, "usage": usage, "outcomes": outcomes, "answer": answer}
+        ended = await self._endings.store(EndingWrite(turn=turn, ending=ending, facts=facts))
         checkpoint("after_end")
-        if ended is None:
-            return False
-        await notify(ended, notify_owner=self._notify_owner)
-        for conversation_id, events in deliveries:
+        if ended.told is not None:
+            await notify(ended.told, notify_owner=self._notify_owner)
+        for conversation_id, events in ended.deliveries:
             await sinks.publish(conversation_id, events)
-        return True
+        return ended.others_wait
 
     async def sweep(self, live: Collection[UUID]) -> None:
         """End what has no live owner, and tell of it."""
@@ -111,18 +99,3 @@ class DatabaseStore:
     async def waiting_conversations(self) -> list[UUID]:
         """Return the conversations with a queued turn and no live one."""
         return await _waiting_conversations()
-
-
-@run_in_db_thread_plainly
-def _end_turn(
-    turn_id: UUID, *ended: Any, **how: Any
-) -> tuple[Notifications | None, list[log.Batch]]:
-    """End a turn, and in the same crossing queue what carries the reports that are due since."""
-    told = turn_endings.end_turn(turn_id, *ended, **how)
-    if told is None:
-        return None, []
-    try:
-        return told, report_delivery.enqueue_due_after(turn_id)
-    except Exception:  # the turn has ended whatever comes of it
-        logger.exception("Reports are left to the sweep", extra={"turn_id": str(turn_id)})
-        return told, []

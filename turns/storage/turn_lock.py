@@ -15,7 +15,7 @@ from turns.models import CancelRequest, Message, Turn
 
 # What a write needs of its turn and of the conversation. Every write reads that, and what people wrote may be long.
 _OF_TURN = (
-    *("status", "epoch", "owner", "number", "agent", "source", "parent", "root"),
+    *("status", "epoch", "owner", "number", "agent", "source", "parent", "root", "is_detached"),
     *("started_at", "steps", "usage"),
 )
 _OF_CONVERSATION = (*log.COUNTED, "owner", "agent", "parent", "parked_at")

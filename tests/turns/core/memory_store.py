@@ -1,6 +1,7 @@
 """A store of turns in memory. It keeps the rules of the real one, and remembers what was asked."""
 
 import asyncio
+from collections.abc import Callable
 from uuid import UUID
 
 from governance import ToolOutcome
@@ -27,6 +28,7 @@ class MemoryStore:
         self.swept: list[tuple[UUID, ...]] = []
         self.dispatched_again = 0
         self.claiming = asyncio.Event()
+        self.after_end: Callable[[], None] = lambda: None
         self._answering: asyncio.Event | None = None
         self._news = asyncio.Event()
 
@@ -83,7 +85,9 @@ class MemoryStore:
             self.totals[turn.id] = (steps, usage)
             self.outcomes[turn.id] = dict(outcomes)
         self._news.set()
-        return is_first
+        may_begin = bool(self.queued)
+        self.after_end()
+        return may_begin
 
     async def sweep(self, live) -> None:
         self.swept.append(tuple(live))

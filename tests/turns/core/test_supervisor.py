@@ -114,6 +114,28 @@ class TestClaims:
         assert harness.store.claims == [turn.id for turn in turns]
         assert list(harness.store.endings) == [turn.id for turn in turns]
 
+    async def test_a_turn_that_is_queued_as_another_one_ends_is_not_missed(self, harness):
+        first = harness.queue("first", [text("1")])
+
+        def queue_second():  # its conversation's turn is stored as ended, and still lives here
+            harness.store.after_end = lambda: None
+            harness.queue("second", [text("2")], conversation_id=first.conversation_id)
+            harness.supervisor.wake(first.conversation_id)
+
+        harness.store.after_end = queue_second
+        harness.supervisor.wake(first.conversation_id)
+        await eventually(lambda: len(harness.store.endings) == 2)
+
+    async def test_where_none_waits_none_is_looked_for_at_an_end(self, harness):
+        turn = harness.queue("only", [text("1")])
+        harness.supervisor.wake(turn.conversation_id)
+        await harness.store.until_ended(turn)
+        await eventually(lambda: harness.supervisor.live_turns == ())
+        harness.store.claiming.clear()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not harness.store.claiming.is_set()
+
     async def test_conversations_do_not_wait_for_each_other(self, harness):
         slow, quick = harness.queue("slow", [gate()]), harness.queue("quick", [text("Here.")])
 

@@ -243,7 +243,8 @@ class TestRows:
         claimed, _ = queue.claim(middle.id, process=process_registry.register())
         turn_endings.end_turn(claimed.id, TurnEnding(status=TurnStatus.COMPLETED))
 
-        [(carried_to, _)] = report_delivery.enqueue_due_after(claimed.id)
+        [(carried_to, _)], others_wait = report_delivery.enqueue_due_after(claimed.id)
+        assert not others_wait  # before that
         assert carried_to == place.id
         assert Turn.objects.get(conversation=place.id, status="queued").depth == 2
 
