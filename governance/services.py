@@ -185,14 +185,20 @@ def revert_change(change: PolicyChange, *, by: Editor, reason: str = "") -> Poli
         django.core.exceptions.ValidationError: the old values make no sense any more, or their end is over; words by
             field.
     """
-    name, reason = change.tool_name, reason.strip()
+    reason = reason.strip()
     why = (REVERTS_AS if reason else REVERTS) % {"version": change.version, "why": reason}
-    if not name:
-        row = _locked_default()
-        values = _values_before(
-            change, row, {field: getattr(row, field) for field in DEFAULT_FIELDS}
-        )
-        return save_default_policy(values=values, by=by, reason=why)
+    revert = _revert_tool if change.tool_name else _revert_default
+    return revert(change, by=by, reason=why)
+
+
+def _revert_default(change: PolicyChange, *, by: Editor, reason: str) -> PolicyChange | None:
+    row = _locked_default()
+    values = _values_before(change, row, {field: getattr(row, field) for field in DEFAULT_FIELDS})
+    return save_default_policy(values=values, by=by, reason=reason)
+
+
+def _revert_tool(change: PolicyChange, *, by: Editor, reason: str) -> PolicyChange | None:
+    name = change.tool_name
     end_temporary_limits()
     default = _locked_default()
     policy = ToolPolicy.objects.filter(tool_name=name).first() or ToolPolicy(tool_name=name)
@@ -202,11 +208,11 @@ def revert_change(change: PolicyChange, *, by: Editor, reason: str = "") -> Poli
         setattr(policy, field, values[field])
     temporary_limits.put_back(policy, values)
     if _values_of(policy) == _values_of(_BLANK):
-        return delete_tool_policy(tool_name=name, by=by, reason=why)
+        return delete_tool_policy(tool_name=name, by=by, reason=reason)
     changes = {
         field: [now[field], new] for field, new in _values_of(policy).items() if new != now[field]
     }
-    return _store(policy, default=default, changes=changes, by=by, reason=why)
+    return _store(policy, default=default, changes=changes, by=by, reason=reason)
 
 
 def _values_of(policy: ToolPolicy) -> dict[str, Any]:

@@ -69,9 +69,8 @@ class PendingCalls:
             is_new = request_state.withdraw()
             asking.cancel()  # the SDK tells the server
             if is_new:
-                raise RequestNotSent(
-                    error.reason if isinstance(error, ServerUnavailable) else ""
-                ) from None
+                reason = error.reason if isinstance(error, ServerUnavailable) else ""
+                raise RequestNotSent(reason) from None
             if isinstance(error, ServerUnavailable):
                 raise
             words = f"The MCP server {self._server_name!r} was told to stop."

@@ -117,12 +117,7 @@ def read(
     `locked` tells its version itself.
     """
     # The version goes first: what changes from now on is read under the old one, and dropped with it.
-    if locked is not None:
-        version, valid_position = locked.history_version, locked.valid_position
-    elif (valid := _VALID.first(pk=conversation_id)) is not None:
-        version, valid_position = valid
-    else:
-        raise ConversationNotFound
+    version, valid_position = _validity_of(conversation_id, locked)
     known = cache.get(conversation_id, version=version)
     rows = _rows_behind(conversation_id, known.position)
     ended = [row for row in rows if row.turn__status not in LIVE_STATUSES]
@@ -140,6 +135,15 @@ def read(
         messages=(*known.messages, *live_part(live)),
         checked=Checked(version=version, position=known.position) if is_worth_it else None,
     )
+
+
+def _validity_of(conversation_id: UUID, locked: Conversation | None) -> tuple[int, int]:
+    """Return the version of the history, and the position up to which it is known to be valid."""
+    if locked is not None:
+        return locked.history_version, locked.valid_position
+    if (valid := _VALID.first(pk=conversation_id)) is None:
+        raise ConversationNotFound
+    return valid
 
 
 def note_checked(conversation_id: UUID, checked: Checked) -> None:

@@ -68,11 +68,7 @@ async def set_deadline(
     Raises:
         MessageRejected: neither or both are given, or the number is not positive.
     """
-    wanted = timeout_ms if timeout_ms is not None else extend_ms
-    if wanted is None or wanted <= 0 or (timeout_ms is not None and extend_ms is not None):
-        raise MessageRejected(
-            _("Give either timeout_ms or extend_ms, a number of milliseconds above 0.")
-        )
+    _check_one_is_given(timeout_ms, extend_ms)
     try:
         asked = await _may_change(turn_id, tool_id, user, op_id, note)
     except (TurnNotFound, ToolCallNotFound):
@@ -89,6 +85,14 @@ async def set_deadline(
         timeout_ms=limit_ms(call.timeout) or None,
         timeout_source=call.timeout_source or "",
     )
+
+
+def _check_one_is_given(*numbers: int | None) -> None:
+    given = [number for number in numbers if number is not None]
+    if len(given) != 1 or given[0] <= 0:
+        raise MessageRejected(
+            _("Give either timeout_ms or extend_ms, a number of milliseconds above 0.")
+        )
 
 
 @run_in_db_thread

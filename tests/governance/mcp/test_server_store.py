@@ -165,6 +165,7 @@ async def test_an_edit_in_another_process_is_followed(executor, monkeypatch):
 
 
 async def test_a_turn_reads_the_rows_only_if_nobody_has_lately(executor, monkeypatch):
+    monkeypatch.setattr(servers, "_FRESH_FOR", 600)
     admin_client = await sign_in(is_superuser=True)
     await add(admin_client)
     await runtime.prepare_tools()
