@@ -89,7 +89,8 @@ def parse_end(text: str) -> datetime | None:
         return None
     now = timezone.localtime(database_now())
     try:
-        return now + timedelta(milliseconds=parse_duration(text))
+        span = timedelta(milliseconds=parse_duration(text))
+        return now + max(-LONGEST, min(span, 2 * LONGEST))  # what is refused anyway stays a date
     except UnitMissing:
         pass
     except ValueError:

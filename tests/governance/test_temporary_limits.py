@@ -319,8 +319,12 @@ def test_a_temporary_limit_is_set_and_shown_in_the_admin(admin_client, probe):
     form = posted(admin_client.get(PAGE)) | {"probe-timeout_ms": "75 s"}
     page = admin_client.post(PAGE, form | {"until": "soon"})
     assert "“soon” is no end" in page.content.decode()
-    page = admin_client.post(PAGE, form | {"until": "8 d"})
-    assert "lasts a week at most" in page.content.decode()
+    for text in ("99999999 h", "9999-12-31 23:59", "8 d"):
+        page = admin_client.post(PAGE, form | {"until": text})
+        assert "lasts a week at most" in page.content.decode()
+    for text in ("-99999999 h", "0001-01-01 00:00"):
+        refused = admin_client.post(PAGE, form | {"until": text})
+        assert "lies in the past" in refused.content.decode()
     assert (posted(page)["probe-timeout_ms"], posted(page)["until"]) == ("75 s", "8 d")
     admin_client.post(PAGE, form | {"until": "2 h"})
     row = ToolPolicy.objects.get()
