@@ -48,6 +48,10 @@ class BoundedRequest(daphne.http_protocol.WebRequest):  # type: ignore[misc]  # 
         self.channel.loseConnection()
 
 
+def _do_nothing() -> None:
+    pass
+
+
 class FlowControlledProtocol(daphne.ws_protocol.WebSocketProtocol):  # type: ignore[misc]  # Daphne is not typed
     """Closes with any registered code, such as 1012 ("the server restarts"), and lets senders wait for the client.
 
@@ -86,7 +90,18 @@ class FlowControlledProtocol(daphne.ws_protocol.WebSocketProtocol):  # type: ign
         """Write a frame if the socket is open and its buffer has room. Return whether it was so."""
         if not self._writable.is_set() or self.state != self.STATE_OPEN:
             return False
-        self.serverSend(text)
+        transport = self.transport
+        if not (hasattr(transport, "doWrite") and transport.connected):  # TLS has a layer between
+            self.serverSend(text)
+            return True
+        # Twisted would ask the event loop to call it back as soon as the socket takes something. It does, nearly always.
+        transport.startWriting = _do_nothing
+        try:
+            self.serverSend(text)
+        finally:
+            del transport.startWriting
+        if transport.doWrite() is not None or transport.dataBuffer:
+            transport.startWriting()  # the rest, or what has gone wrong, is the loop's
         return True
 
     async def wait_until_writable(self) -> None:

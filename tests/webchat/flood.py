@@ -19,9 +19,10 @@ os.environ["DJANGO_SETTINGS_MODULE"] = "tests.settings"
 django.setup()
 settings.WEBCHAT_SEND_TIMEOUT = float(sys.argv[2])
 
-from webchat.send_queue import SendQueue  # noqa: E402
+from webchat.send_queue import SEND_NOW, SendQueue  # noqa: E402
 from webchat.server import TurnServer  # noqa: E402
 
+IS_AT_ONCE = sys.argv[3] == "at once"
 FRAME = "x" * 32_000
 FRAMES = 6_000  # about 190 MB
 PEER_FRAMES = 200
@@ -63,7 +64,8 @@ class Application:
         async def on_room() -> None:
             """Have nothing more."""
 
-        send_queue = SendQueue(send=send_text, close=close)
+        send_now = scope["extensions"][SEND_NOW]["send"] if IS_AT_ONCE else None
+        send_queue = SendQueue(send=send_text, close=close, send_now=send_now)
         writing = asyncio.create_task(send_queue.run(on_room), name="outbox")
         if self.slow is None:
             self.slow = send_queue
@@ -75,7 +77,7 @@ class Application:
         """Push to both; tell what came of it."""
         before, taken = memory(), 0
         for number in range(FRAMES):
-            taken += slow.offer(FRAME)
+            taken += slow.offer(f"{taken} {FRAME}")
             if number % (FRAMES // PEER_FRAMES) == 0:
                 peer.put(json.dumps({"sent_at": time.monotonic()}))
             await asyncio.sleep(0)

@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from typing import Any, Protocol
 
 import httpx
+import pytest
 
 from tests.e2e.site import Site
 from tests.support import with_room
@@ -127,12 +128,13 @@ def test_who_is_connected_when_the_server_goes_down_sees_the_turn_end_and_is_tol
         site.leave()
 
 
-def test_who_never_reads_costs_little_memory_holds_up_nobody_and_is_let_go():
+@pytest.mark.parametrize("how", ["at once", "from a queue"])
+def test_who_never_reads_costs_little_memory_holds_up_nobody_and_is_let_go(how: str):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     site = SimpleNamespace(port=port, url=f"http://127.0.0.1:{port}")
-    command = [sys.executable, "-m", "tests.webchat.flood", str(port), "1"]
+    command = [sys.executable, "-m", "tests.webchat.flood", str(port), "1", how]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None
@@ -148,10 +150,14 @@ def test_who_never_reads_costs_little_memory_holds_up_nobody_and_is_let_go():
                 if "sent_at" in frame:
                     delays.append(time.monotonic() - frame["sent_at"])
                 told |= frame
+            numbers = []
+            while (received := slow.receive())[0] == TEXT:
+                numbers.append(int(received[1].split()[0]))
             slow.close()
             peer.close()
         finally:
             server.kill()
+    assert numbers == list(range(len(numbers)))  # what was sent to it is whole and in order
     assert told["closed"] == 1013
     assert told["gained"] < 20_000_000  # of 190 MB that were pushed
     assert told["taken"] < 600
