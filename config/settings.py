@@ -162,6 +162,7 @@ AXES_COOLOFF_TIME = timedelta(minutes=env.int("SIGN_IN_PAUSE_MINUTES", 10))
 AXES_LOCKOUT_PARAMETERS = ["ip_address", "username"]
 AXES_CLIENT_IP_CALLABLE = "webchat.addresses.client_address"
 AXES_LOCKOUT_CALLABLE = "webchat.sign_in.locked_out"
+AXES_USERNAME_CALLABLE = "webchat.sign_in.counted_name"
 # Whoever goes on meanwhile does not prolong it, for whoever the name belongs to; nor does it fill the table.
 AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
 AXES_DISABLE_ACCESS_LOG = True  # of those who have signed in: nothing would delete it

@@ -1,6 +1,6 @@
 """Sign-in: hashes few passwords at a time, so that turns keep running, and locks out repeated failures."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
 from math import ceil
@@ -17,12 +17,14 @@ from django.utils.deprecation import MiddlewareMixin
 
 from governance.db import run_in_pool_thread
 from governance.durations import format_duration
+from governance.sanitize import sanitize_text
 from webchat.conf import app_settings
 
 if TYPE_CHECKING:  # a project may have a user model of its own
     from django.contrib.auth.models import User
 
 TRY_AGAIN_AFTER = timedelta(seconds=5)  # when too many were at once
+_LONGEST_NAME = 255  # that django-axes has a column for
 
 
 class TooManySignIns(Exception):
@@ -139,6 +141,15 @@ class SignInMiddleware(MiddlewareMixin):
         if not isinstance(exception, TooManySignIns):
             return None
         return _refusal(request, wait=TRY_AGAIN_AFTER, is_locked=False)
+
+
+def counted_name(request: HttpRequest, credentials: Mapping[str, Any] | None = None) -> str | None:
+    """Return the name that a failure counts for, as its column takes it (`AXES_USERNAME_CALLABLE`).
+
+    A failure that the database refuses to keep would not count, for the address neither.
+    """
+    name = (credentials or request.POST).get("username")
+    return name and sanitize_text(name)[:_LONGEST_NAME]
 
 
 def locked_out(request: HttpRequest, *_: Any) -> HttpResponse:

@@ -245,6 +245,19 @@ def test_an_address_that_failed_too_often_has_to_wait_whatever_name_it_gives():
 
 
 @pytest.mark.django_db
+@pytest.mark.parametrize("page", PAGES)
+def test_a_name_that_no_column_has_room_for_counts_like_any_other(page: str):
+    """PostgreSQL refuses what SQLite would keep."""
+    assert sign_in("x" * 5_000, page=page).status_code == 200
+    attempt = AccessAttempt.objects.get()
+    attempt.clean_fields(exclude={"get_data"})
+    assert attempt.failures_since_start == 1
+    for _ in range(LIMIT):
+        answer = sign_in("x" * 5_000, page=page)
+    assert answer.status_code == 429
+
+
+@pytest.mark.django_db
 def test_to_sign_in_oneself_in_between_gives_nobody_more_guesses():
     User.objects.create_user("ada", password="pw")
     User.objects.create_user("eve", password="pw")
