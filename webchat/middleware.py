@@ -1,4 +1,4 @@
-"""Puts a strict Content-Security-Policy on every answer."""
+"""Puts a strict Content-Security-Policy on every answer, and lets no address ask for the character NUL."""
 
 from collections.abc import Awaitable, Callable
 
@@ -30,6 +30,29 @@ def ContentSecurityPolicyMiddleware(get_response: GetResponse) -> GetResponse:  
         return _with_policy(request, get_response(request))  # type: ignore[arg-type]  # not a coroutine: checked above
 
     return add_policy
+
+
+@sync_and_async_middleware
+def NulCharacterMiddleware(get_response: GetResponse) -> GetResponse:  # noqa: N802 - the same
+    """Replace NUL in what an address asks for: PostgreSQL compares nothing with it, so Django's admin would fail."""
+    if iscoroutinefunction(get_response):
+
+        async def replace_async(request: HttpRequest) -> HttpResponse:
+            answer: HttpResponse = await get_response(_without_nul(request))
+            return answer
+
+        return replace_async
+
+    def replace(request: HttpRequest) -> HttpResponse:
+        return get_response(_without_nul(request))  # type: ignore[return-value]  # not a coroutine
+
+    return replace
+
+
+def _without_nul(request: HttpRequest) -> HttpRequest:
+    query = request.META.get("QUERY_STRING", "")
+    request.META["QUERY_STRING"] = query.replace("%00", "%EF%BF%BD")
+    return request
 
 
 def _with_policy(request: HttpRequest, response: HttpResponse) -> HttpResponse:
