@@ -77,6 +77,7 @@ CHAT_TEXTS: dict[str, Promise] = {
     "tokens_one": _("{n} token"),
     "tokens_other": _("{n} tokens"),
     "message_interrupted": _("cut off here"),
+    "message_unstored": _("cut off here and not stored: the agent does not know this text"),
     "message_continued": _("sent by the button “Continue”"),
     "message_queued": _("Queued: starts when the running turn has ended"),
     "message_sending": _("Sending…"),

@@ -7,6 +7,7 @@ from playwright.async_api import Locator, expect
 
 from tests.e2e.browser_user import BrowserUser
 from tests.e2e.chat import Chat
+from tests.e2e.scripted_socket import LIVE, ScriptedSocket
 from tests.e2e.test_accessibility import check
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -134,6 +135,29 @@ async def test_what_was_cut_off_stays_rendered(browser_user: BrowserUser):
     await chat.page.reload()
     await is_rendered(chat.answers.last)
     assert await html_of(chat) == live
+
+
+async def test_what_was_lost_before_it_was_stored_stays_rendered_and_says_so(
+    browser_user: BrowserUser,
+):
+    """A server that is killed in the first second of an answer has stored nothing of it."""
+    page = await browser_user.context.new_page()
+    socket = ScriptedSocket(turns=1, calls=0)
+    await socket.stand_behind(page)
+    chat = await browser_user.start_conversation(page)
+    socket.begin_turn()
+    head = "# A **tulip**\n\n"
+    socket.send(type="text_delta", turn_id=LIVE, text=f"{head}And so", offset=0, step=1)
+    html = "<h1>A <strong>tulip</strong></h1>\n"
+    socket.send(type="text_html", turn_id=LIVE, offset=0, end=len(head), html=html)
+    await expect(growing(chat).locator("h1 strong")).to_have_text("tulip")
+    end = {"duration_ms": 200, "usage": {}, "error_code": None}
+    socket.go_on(type="turn_end", status="interrupted", **end)
+    answer = chat.answers.last
+    await expect(answer.locator(".message-note")).to_contain_text("not stored")
+    await expect(answer.locator("h1 strong")).to_have_text("tulip")
+    await expect(answer.locator(".growing-text")).to_have_text("And so")
+    await expect(answer).not_to_have_attribute("aria-busy", "true")
 
 
 HOSTILE = """# <script>alert(1)</script> head

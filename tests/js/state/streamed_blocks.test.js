@@ -68,11 +68,13 @@ test("the message takes the place of all of it, and what comes late changes noth
   assert.deepEqual(shown(next), [HEAD, ""]);
 });
 
-test("a turn that ends without its message keeps the text alone", () => {
+test("a turn that ends without its message keeps the text as it was shown, and says that it is lost", () => {
   const cut = play(SHOWN, numbered([ends("interrupted")], 2));
   assert.deepEqual(shown(cut), ["", ""]);
   const last = cut.turns[0]?.items.at(-1);
-  assert.equal(last?.kind === "agent" && last.text, TEXT);
+  assert.ok(last?.kind === "agent");
+  assert.equal(last.text, TEXT);
+  assert.deepEqual([last.html, last.unstored], shown(SHOWN));
   assert.deepEqual(play(cut, [FIRST]), cut);
 });
 

@@ -17,6 +17,7 @@ const said = (kind, at) => ({
   html: "",
   attachments: [],
   interrupted: false,
+  unstored: null,
   streaming: false,
 });
 const asked = said("user", "2030-01-01T09:30:00");

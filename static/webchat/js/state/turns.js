@@ -126,6 +126,7 @@ function textItem(kind, key, text, message) {
     html: (kind === "agent" && message.html) || "",
     at: message.at ?? "",
     interrupted: message.interrupted ?? false,
+    unstored: null,
     streaming: false,
   };
 }
@@ -173,10 +174,12 @@ function changeOpenCalls(turn, change) {
   return { ...turn, calls: Object.fromEntries(calls) };
 }
 
-/** Text that no finished message replaced stays, marked as cut off (H2). @param {Turn} turn @returns {Turn} */
+/** Text that no finished message replaced stays as it was shown, marked as cut off (H2). @param {Turn} turn @returns {Turn} */
 function keepPartial(turn) {
   if (!turn.partial.trim()) return turn;
-  const item = textItem("agent", `p${turn.items.length}`, turn.partial, { interrupted: true });
+  const html = turn.blocks.map((block) => block.html).join("");
+  const cut = textItem("agent", `p${turn.items.length}`, turn.partial, { interrupted: true, html });
+  const item = { ...cut, unstored: turn.partial.slice(renderedLength(turn)) };
   return { ...turn, items: [...turn.items, item], ...NO_TEXT };
 }
 

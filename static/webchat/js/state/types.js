@@ -85,7 +85,8 @@
  *
  * @typedef {import("../net/wire.js").AttachmentContent} Attachment
  * @typedef {Readonly<{kind: "user"|"agent", key: string, text: string, attachments: ReadonlyArray<Attachment>, html: string, at: string,
- *   interrupted: boolean, streaming: boolean}>} TextItem
+ *   interrupted: boolean, unstored: string|null, streaming: boolean}>} TextItem `unstored`: of a text that was lost before its
+ *   message was stored, what comes behind its `html`.
  * @typedef {Readonly<{kind: "call", key: string, toolId: string}>} CallItem
  * @typedef {Readonly<{kind: "report", key: string, text: string, html: string, status: string, subAgent: SubAgent}>} ReportItem
  * @typedef {TextItem|CallItem|ReportItem} Item

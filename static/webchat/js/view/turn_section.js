@@ -6,7 +6,7 @@ import { attachmentList } from "./attachments.js";
 import { element, icon, placeAfter, setText } from "./dom.js";
 import { endingLabel } from "./labels.js";
 import { answerActions, hasOutcome, messageActions, versionsButton } from "./message_actions.js";
-import { drawStreamedText, finishStreamedText, nodesOf, streamedText } from "./streamed_text.js";
+import { answerNodes, drawStreamedText, finishStreamedText, streamedText } from "./streamed_text.js";
 import { reportNode } from "./sub_agents.js";
 import { ToolStepElement } from "./tool_step.js";
 
@@ -97,10 +97,13 @@ function stepNode(drawn, items, view) {
 }
 
 /** @param {TextItem} item @param {import("./i18n.js").I18n} i18n */
-const messageText = ({ html, text }, i18n) =>
-  html
-    ? element("div", { class: "message-text prose" }, ...nodesOf(html, i18n))
-    : element("div", { class: "message-text", text });
+const messageText = (item, i18n) =>
+  isProse(item)
+    ? element("div", { class: "message-text prose" }, ...answerNodes(item, i18n))
+    : element("div", { class: "message-text", text: item.text });
+
+/** @param {TextItem} item */
+const isProse = ({ html, unstored }) => html !== "" || unstored !== null;
 
 /** @param {Drawn} drawn @param {TextItem} item @param {View} view */
 function textNode({ turn, parts }, item, { i18n, fileUrl = "" }) {
@@ -110,8 +113,8 @@ function textNode({ turn, parts }, item, { i18n, fileUrl = "" }) {
     if (item.attachments.length) article.append(attachmentList(item.attachments, i18n, fileUrl));
     if (item.text && !streamed) article.append(messageText(item, i18n));
     if (authorOf(turn, item) === "user") article.append(messageActions(turn, item.text, i18n));
-    if (item.interrupted)
-      article.append(element("p", { class: "message-note", text: i18n.text("message_interrupted") }));
+    const cut = item.unstored === null ? "message_interrupted" : "message_unstored";
+    if (item.interrupted) article.append(element("p", { class: "message-note", text: i18n.text(cut) }));
     if (item.kind === "user" && turn.source === "continue")
       article.append(element("p", { class: "message-note", text: i18n.text("message_continued") }));
     if (item.kind === "user" && turn.source === "agent")
@@ -133,13 +136,13 @@ function partialNode({ turn, parts }, { i18n }) {
 }
 
 /** What has streamed goes on as the message that it has become: what was read in it, or marked, stays. @param {Turn} turn @param {TextItem} item @param {Drawn["parts"]} parts @param {import("./i18n.js").I18n} i18n */
-function finishedArticle(turn, { html, at }, parts, i18n) {
+function finishedArticle(turn, item, parts, i18n) {
   const article = parts.get("partial");
-  if (!article || !html || turn.partial) return null;
+  if (!article || turn.partial || !isProse(item)) return null;
   parts.delete("partial");
   article.removeAttribute("aria-busy");
-  article.setAttribute("aria-label", messageLabel("agent", at, i18n));
-  finishStreamedText(/** @type {Element} */ (article.lastElementChild), html, i18n);
+  article.setAttribute("aria-label", messageLabel("agent", item.at, i18n));
+  finishStreamedText(/** @type {Element} */ (article.lastElementChild), item, i18n);
   return article;
 }
 
