@@ -61,6 +61,35 @@ async def test_field_grows_with_its_text_to_a_bound_and_shrinks_again(browser_us
     assert await height(chat.composer) == empty  # the placeholder has one line there, too
 
 
+ROOM_LEFT = """field => {
+  const { font, paddingLeft, paddingRight } = getComputedStyle(field);
+  const pen = document.createElement("canvas").getContext("2d");
+  pen.font = font;
+  const needed = pen.measureText(field.placeholder).width;
+  return field.clientWidth - parseFloat(paddingLeft) - parseFloat(paddingRight) - needed;
+}"""
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+async def test_advice_in_the_empty_field_is_not_cut_on_a_phone(open_browser, site, language: str):
+    person = await open_browser(site)
+    cookie = {"name": "django_language", "value": language, "url": site.url}
+    chat = await person.start_conversation()
+    await person.context.add_cookies([cookie])
+    await chat.page.reload()
+    await chat.page.set_viewport_size(PHONE)
+    field = chat.page.locator("#composer-input")
+    assert await field.evaluate(ROOM_LEFT) >= 0
+    title = chat.page.locator("#title")
+    assert await title.evaluate("title => title.clientWidth") >= 80
+    await field.fill("wait 60")
+    await field.press("Enter")
+    await expect(chat.cancel_turn).to_be_visible()  # the button beside the field says "Queue" now
+    await expect(field).to_be_empty()
+    assert await field.evaluate(ROOM_LEFT) >= 0
+    await chat.cancel_turn.click()
+
+
 async def test_key_behind_a_long_text_costs_no_more_layout_than_in_a_plain_field(
     browser_user: BrowserUser,
 ):

@@ -21,7 +21,7 @@ class Migration(migrations.Migration):
             name="placeholder",
             field=models.CharField(
                 blank=True,
-                help_text="Stands in the empty field for a message. Blank = “Message the agent…”.",
+                help_text="Stands in the empty field for a message. Blank = “Message…”.",
                 max_length=100,
                 verbose_name="placeholder",
             ),

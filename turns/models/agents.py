@@ -43,7 +43,7 @@ class Agent(models.Model):
         _("placeholder"),
         max_length=100,
         blank=True,
-        help_text=_("Stands in the empty field for a message. Blank = “Message the agent…”."),
+        help_text=_("Stands in the empty field for a message. Blank = “Message…”."),
     )
     instructions = models.TextField(_("instructions"), blank=True)
     chat_model = models.CharField(
