@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django.utils.safestring import SafeString
+from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -79,11 +80,12 @@ class ToolRow:
         }
 
     @property
-    def cells(self) -> list[tuple[Any, str]]:
-        """What stands in each column of limits: the field of the form or the value, and what is inherited."""
+    def cells(self) -> list[tuple[Any, Any, str]]:
+        """What stands in each column of limits: its name, the form's field or the value, and what is inherited."""
         shown = [self.form[name] for name in ROW_FIELDS] if self.form else self.values
+        names = {column.name: column.verbose_name for column in ToolPolicy._meta.fields}
         return [
-            (cell, self.inherited.get(name, ""))
+            (capfirst(names[name]), cell, self.inherited.get(name, ""))
             for name, cell in zip(ROW_FIELDS, shown, strict=True)
         ]
 
@@ -135,9 +137,9 @@ class ToolRow:
         return f"{self.durations.timeouts} ({share:.1f} %)"
 
     @property
-    def shares(self) -> list[str]:
-        """Within which time half, 95 and 99 per cent of its calls end."""
-        return [percentile_text(self.durations, share) for share in SHARES]
+    def shares(self) -> list[tuple[str, str]]:
+        """Within which time half, 95 and 99 per cent of its calls end, each with its name."""
+        return [(f"p{share}", percentile_text(self.durations, share)) for share in SHARES]
 
     @property
     def headroom(self) -> float | None:

@@ -41,6 +41,12 @@ SIDEWAYS = """
             .map((element) => element.outerHTML.slice(0, 100))
 """
 
+BESIDE = """
+    [...document.querySelectorAll("#content .governance-wide :is(button, input:not([type=hidden]), select, textarea)")]
+        .filter((control) => control.getBoundingClientRect().right > document.scrollingElement.clientWidth)
+        .map((control) => control.outerHTML.slice(0, 100))
+"""
+
 
 async def findings(page: Page, name: str) -> list[object]:
     """Judge what the tab shows, on both grounds and at both widths."""
@@ -59,6 +65,8 @@ async def findings(page: Page, name: str) -> list[object]:
             ]
         wide = await page.evaluate(SIDEWAYS)
         found += [(name, size["width"], "scrolls sideways", element) for element in wide[:5]]
+        hidden = await page.evaluate(BESIDE)
+        found += [(name, size["width"], "lies beside the screen", one) for one in hidden[:5]]
     await page.set_viewport_size(DESKTOP)
     return found
 

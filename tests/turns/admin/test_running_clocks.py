@@ -53,7 +53,7 @@ def test_the_time_left_of_a_call_is_its_limit_without_the_time_since_its_start(a
 def left_of(client: Client, turn: Turn) -> list[str]:
     """Return what the page says is left of a turn, and then of its calls."""
     html = client.get(URL, {"q": str(turn.pk)}).content.decode().replace("\u00a0", " ")
-    return [strip_tags(cell) for cell in re.findall(r'<td class="number">(.*?)</td>', html)]
+    return [strip_tags(cell) for cell in re.findall(r'<td class="number"[^>]*>(.*?)</td>', html)]
 
 
 def seconds(words: str) -> int:
