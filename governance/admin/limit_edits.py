@@ -6,6 +6,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
+from django.contrib import messages
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
@@ -118,6 +119,12 @@ class TuningPage:
             reason=self._reason,
             until=until,
         )
+
+    def _refused(self, *sentences: str) -> None:
+        """Say why nothing was done; what was typed stays."""
+        for sentence in sentences:
+            self._admin.message_user(self._request, sentence, messages.ERROR)
+        self._bind_forms(self._request.POST, is_preview=True)
 
     def _end(self) -> datetime | None:
         """Return until when the edits count, if they are temporary."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import cached_property, partial
 from typing import Any
 
-from django.core.exceptions import PermissionDenied
+from django.core.exceptions import PermissionDenied, ValidationError
 from django.core.paginator import Page, Paginator
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
@@ -92,6 +92,8 @@ class LimitsPage(TuningPage):
             "shows": self._choices("show", shows, self.shown),
             "orders": {name: self._query(o=name) for name in ORDERS},
             "may_edit": any(row.form for row in self.rows),
+            "chosen": self._ticked,
+            "action": self._request.POST.get("action", ""),
             "actions": SUGGESTIONS | {name: words for name, (words, _is) in ACTIONS.items()},
             "is_told": any(row.told for row in self.rows),
             "has_errors": any(row.form and row.form.errors for row in self.rows)
@@ -100,13 +102,21 @@ class LimitsPage(TuningPage):
         }
         return TemplateResponse(self._request, TEMPLATE, context)
 
+    @cached_property
+    def _ticked(self) -> Sequence[str]:
+        """The tools that are chosen for an action."""
+        return self._request.POST.getlist("chosen")
+
     def _act(self, action: str) -> HttpResponse:
         """Do the same to every tool that was ticked, all or none."""
         if action in SUGGESTIONS:
-            names = self._request.POST.getlist("chosen") or [row.name for row in self.rows]
+            names = self._ticked or [row.name for row in self.rows]
             self._suggest(names, may_cut_successes=action == TIGHT_SUGGESTION)
             return self._show()
-        values = ACTIONS[action][1] if action in ACTIONS else {}
+        if action not in ACTIONS or not self._ticked:
+            self._refused(_("Choose tools, and what to do with them: nothing was done."))
+            return self._show()
+        values = ACTIONS[action][1]
         if not self._admin.has_change_permission(self._request):
             raise PermissionDenied
         edit: Any = services.delete_tool_policy
@@ -114,10 +124,13 @@ class LimitsPage(TuningPage):
             edit = partial(services.save_tool_policy, values=values)
         elif not self._admin.has_delete_permission(self._request):
             raise PermissionDenied
-        chosen = set(self._request.POST.getlist("chosen"))
-        rows = [row for row in read_rows(self.statistics) if row.name in chosen]
+        rows = [row for row in read_rows(self.statistics) if row.name in self._ticked]
         names = [row.name for row in rows if self._may_edit(row)]
         by = editor_of(self._request)
-        with transaction.atomic():
-            saved = [edit(tool_name=name, by=by, reason=self._reason) for name in names]
+        try:
+            with transaction.atomic():
+                saved = [edit(tool_name=name, by=by, reason=self._reason) for name in names]
+        except ValidationError as refusal:
+            self._refused(*refusal.messages)
+            return self._show()
         return self._say(saved)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-from django.core.exceptions import PermissionDenied
+from django.core.exceptions import PermissionDenied, ValidationError
 from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import reverse
@@ -91,6 +91,7 @@ class ToolPage(TuningPage):
             **self.context,
             "title": self.name,
             "row": self.row,
+            "is_tight": "tight" in self._request.POST,
             "histogram": charts.histogram(
                 self.row.durations, limit_ms=limit_ms(self.row.policy.timeout)
             ),
@@ -125,7 +126,12 @@ class ToolPage(TuningPage):
         if change is None:
             raise Http404
         by = editor_of(self._request)
-        return self._say([services.revert_change(change, by=by, reason=self._reason)])
+        try:
+            saved = services.revert_change(change, by=by, reason=self._reason)
+        except ValidationError as refusal:
+            self._refused(*refusal.messages)
+            return self._show()
+        return self._say([saved])
 
 
 def address_of(tool_name: str) -> str:

@@ -110,14 +110,48 @@ async def test_an_admin_cancels_a_running_turn(open_browser, browser_user, site)
     await page.get_by_label("Action:").select_option(label="Cancel the selected running turns")
     await page.locator("button[name=index]").click()
     await expect(page.get_by_text("Write why first: nothing was done.")).to_be_visible()
-    await page.locator("#result_list tbody input[type=checkbox]").check()
-    await page.get_by_label("Action:").select_option(label="Cancel the selected running turns")
-    await page.get_by_label("Why").fill("runaway")
+    await expect(page.locator("#result_list tbody input[type=checkbox]")).to_be_checked()
+    await expect(page.get_by_label("Why")).to_be_focused()
+    await page.keyboard.type("runaway")
     await page.locator("button[name=index]").click()
     await expect(page.get_by_text("1 turn is being cancelled.")).to_be_visible()
     await expect(chat.ending("Turn cancelled")).to_be_visible()
     await expect(chat.page.get_by_text("by an admin (admin)").last).to_be_visible()
     await chat.has_ended()
+
+
+MANY_TURNS = """
+from datetime import timedelta
+from django.utils import timezone
+from turns.models import Conversation, Turn
+
+made = Conversation.objects.create(owner_id=1, agent="assistant")
+at = timezone.now()
+Turn.objects.bulk_create(
+    Turn(conversation=made, number=number, status="completed", agent="assistant", queued_at=at - timedelta(seconds=number))
+    for number in range(1, 61)
+)
+"""
+
+
+async def test_rows_of_all_pages_stay_chosen_when_the_action_is_refused(open_browser, site):
+    site.carry_out(MANY_TURNS)
+    admin = await open_browser(site, user="admin")
+    page = await admin.open("/admin/turns/turn/")
+    await page.get_by_label("Action:").select_option(label="Cancel the selected running turns")
+    await page.locator("#action-toggle").check()
+    await page.locator(".actions .question a").click()
+    across = page.locator("input.select-across")
+    await expect(across).to_have_value("1")
+    await page.locator("button[name=index]").click()
+    await expect(page.get_by_text("Write why first: nothing was done.")).to_be_visible()
+    await expect(across).to_have_value("1")
+    await expect(page.locator(".actions .clear a")).to_be_visible()
+    await expect(page.locator("#result_list tbody input:not(:checked)")).to_have_count(0)
+    await page.get_by_label("Why").fill("tidy up")
+    await page.locator("button[name=index]").click()
+    await expect(page.get_by_text("turns had ended already.")).to_be_visible()
+    await expect(across).to_have_value("0")
 
 
 async def test_every_list_and_record_of_the_admin_opens(open_browser, browser_user, site):

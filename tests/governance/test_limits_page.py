@@ -258,6 +258,11 @@ def test_an_edit_that_is_overtaken_is_refused_in_words(admin_client, policy, ove
     assert posted(page)["probe-timeout_ms"] == "75 s"
 
 
+def chosen_in(page):
+    """The tools whose boxes are ticked."""
+    return re.findall(r'name="chosen" value="([^"]*)" checked', page.content.decode())
+
+
 def act(client, action, *tools, **values):
     form = {"_act": "1", "action": action, "chosen": tools, **values}
     return client.post(PAGE, form, follow=True)
@@ -286,6 +291,27 @@ def test_what_is_done_with_chosen_tools_is_audited(
     assert said(act(admin_client, back, "probe")) == ["Nothing to change."]
 
 
+def test_chosen_tools_stay_chosen_until_something_is_done(admin_client, policy, plain):
+    form = posted(admin_client.get(PAGE)) | {"why": "night"}
+    for sent in (
+        {"_preview": "1"},
+        {"_act": "1", "action": "suggest"},
+        {"_act": "1", "action": ""},
+    ):
+        page = admin_client.post(PAGE, form | sent | {"chosen": ["plain", "probe"]})
+        assert chosen_in(page) == ["plain", "probe"]
+        assert (
+            'name="why" class="vTextField" maxlength="500" value="night"' in page.content.decode()
+        )
+    wrong = form | {"_save": "1", "probe-timeout_ms": "75 parsecs", "chosen": ["probe"]}
+    assert chosen_in(admin_client.post(PAGE, wrong)) == ["probe"]
+    page = act(admin_client, "forbid")
+    assert said(page) == ["Choose tools, and what to do with them: nothing was done."]
+    assert '<option value="forbid" selected>' in page.content.decode()
+    page = act(admin_client, "forbid", "probe", **form)
+    assert chosen_in(page) == []
+
+
 def test_limits_of_chosen_tools_are_taken_away(admin_client, admin_user, policy, plain):
     page = act(admin_client, "reset", "probe", "plain")
     assert not ToolPolicy.objects.exists()
@@ -310,7 +336,11 @@ def test_a_reason_can_be_required(admin_client, policy, settings):
     assert "Say why" in said(page)[0]
     assert "Why (needed; kept with the change)" in page.content.decode()
     assert posted(page)["probe-timeout_ms"] == "75 s"  # nobody types it twice
-    assert "Say why" in said(act(admin_client, "forbid", "probe"))[0]
+    page = act(admin_client, "forbid", "probe", **form)
+    assert "Say why" in said(page)[0]
+    assert chosen_in(page) == ["probe"]
+    assert '<option value="forbid" selected>' in page.content.decode()
+    assert posted(page)["probe-timeout_ms"] == "75 s"
     assert ToolPolicy.objects.get().timeout_ms == 30_000
     admin_client.post(PAGE, form | {"why": "slow site"})
     assert ToolPolicy.objects.get().timeout_ms == 75_000

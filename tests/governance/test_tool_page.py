@@ -80,7 +80,7 @@ def default(by=None, **values):
 def history(page):
     """The table of changes: for each its words, and whether it has a button to revert it."""
     table = page.content.decode()
-    table = table[table.index('<table id="changes">') :]
+    table = table[table.index('<table id="changes"') :]
     rows = re.findall(r'<tr id="change-(\d+)">(.*?)</tr>', table, re.S)
     return {int(number): " ".join(re.sub(r"<[^>]+>", " ", row).split()) for number, row in rows}
 
@@ -223,6 +223,21 @@ def test_the_reverted_first_change_leaves_no_row_and_a_reverted_deletion_brings_
     admin_client.post(PROBE, {"_revert": last.pk})
     row = ToolPolicy.objects.get()
     assert (row.timeout_ms, row.tool_enabled) == (30_000, False)
+
+
+def test_a_revert_takes_the_reason_of_the_page_and_a_refused_one_loses_nothing(admin_client, probe):
+    first, last = save(timeout_ms=30_000), save(timeout_ms=10_000)
+    page = admin_client.get(PROBE)
+    button = re.search(rf'<button[^>]*name="_revert" value="{last.pk}"', page.content.decode())
+    assert 'form="governance-limits"' in button[0]  # where the reason is
+    typed = {"why": "too short", "probe-timeout_ms": "75 s"}
+    page = admin_client.post(PROBE, {"_revert": first.pk, **typed})
+    assert "was changed by somebody else meanwhile" in said(page)[0]
+    assert 'value="75 s"' in page.content.decode()
+    assert 'value="too short"' in page.content.decode()
+    admin_client.post(PROBE, {"_revert": last.pk, **typed})
+    assert PolicyChange.objects.first().why.endswith("too short")
+    assert ToolPolicy.objects.get().timeout_ms == 30_000
 
 
 def test_a_change_that_was_edited_over_is_not_reverted(admin_client, probe):

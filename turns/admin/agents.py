@@ -184,19 +184,18 @@ class AgentAdmin(
     @admin.action(
         permissions=["change"], description=gettext_lazy("Make the selected agent the default one")
     )
-    def make_default(self, request: HttpRequest, queryset: QuerySet[Agent]) -> None:
+    def make_default(self, request: HttpRequest, queryset: QuerySet[Agent]) -> HttpResponse | None:
         """Take the default from the agent that has it."""
         names = list(queryset.values_list("name", flat=True))
         if len(names) != 1:
-            self.message_user(request, _("Select one agent."), messages.ERROR)
-            return
+            return self.refuse_action(request, _("Select one agent."))
         try:
             edits.save_agent(name=names[0], values={"is_default": True}, by=_editor(request))
         except ValidationError as refused:
-            self.refused(request, refused)
-        else:
-            text = _("“%(name)s” is the default agent now.")
-            self.message_user(request, text % {"name": names[0]}, messages.SUCCESS)
+            return self.refuse_action(request, " ".join(refused.messages))
+        text = _("“%(name)s” is the default agent now.")
+        self.message_user(request, text % {"name": names[0]}, messages.SUCCESS)
+        return None
 
     @admin.display(description=gettext_lazy("chat model"))
     def model_in_force(self, obj: Agent) -> str:

@@ -119,8 +119,9 @@ class RunningPage:
         return self._back({"did": did})
 
     def _refuse(self, words: str) -> HttpResponse:
+        """Say why nothing was done; what was written stays."""
         self._say(words)
-        return self._back({})
+        return self._show()
 
     def _say(self, words: str) -> None:
         self._admin.message_user(self._request, words, messages.ERROR)
@@ -160,6 +161,7 @@ class RunningPage:
             count=paginator.count_text,
             filters=choices(self._chosen),
             chosen=self._chosen,
+            is_refused=self._request.method == "POST",
             result=running_results.read(did, self._request.user) if did else None,
             reload=self._address(did=did),
             ledger=ledger,

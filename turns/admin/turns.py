@@ -206,12 +206,11 @@ class TurnAdmin(ExactSearchAdmin):
     @admin.action(
         description=gettext_lazy("Cancel the selected running turns"), permissions=["cancel"]
     )
-    def cancel_turns(self, request: HttpRequest, queryset: QuerySet[Turn]) -> None:
+    def cancel_turns(self, request: HttpRequest, queryset: QuerySet[Turn]) -> HttpResponse | None:
         """Request the end of the chosen turns that still run or wait, by the path that every request takes."""
         note = request.POST.get("why", "").strip()
         if not note:
-            self.message_user(request, needs_reason(), messages.ERROR)
-            return
+            return self.refuse_action(request, needs_reason(), field="why")
         outcomes = [
             async_to_sync(services.request_cancel)(
                 turn_id=turn_id, user=request.user, source=CancelSource.ADMIN, note=note
@@ -231,6 +230,7 @@ class TurnAdmin(ExactSearchAdmin):
                 "%(count)d turn had ended already.", "%(count)d turns had ended already.", finished
             )
             self.message_user(request, text % {"count": finished}, messages.WARNING)
+        return None
 
     @admin.display(description=gettext_lazy("belongs to"), ordering="conversation__owner")
     def belongs_to(self, obj: Any) -> SafeString | str:

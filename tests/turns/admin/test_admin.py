@@ -1,6 +1,7 @@
 """The admin of turns: found by what happened, whole, read-only, and one action that cancels (V4, 92)."""
 
 import asyncio
+import re
 from datetime import timedelta
 
 import pytest
@@ -294,6 +295,37 @@ async def test_the_action_cancels_what_runs_by_the_path_of_every_request(
     assert (request.by_id, request.note) == (admin_user.pk, "too dear")
     assert request.settled_ms <= PROMISED_MS
     assert (await _act(admin_user, turn))[1] == ["1 turn had ended already."]
+
+
+def test_a_refused_action_leaves_what_was_chosen(past, admin_client):
+    """No reason, no action, no row: the rest stays, as it was sent."""
+    chosen = [str(past["completed"].pk)]
+    address = f"{list_url('turn')}?when=any"
+    sent = {"action": "cancel_turns", "why": "", "_selected_action": chosen, "index": "0"}
+    page = admin_client.post(address, sent)
+    assert [str(message) for message in page.context["messages"]] == [
+        "Write why first: nothing was done."
+    ]
+    assert _ticked(page) == chosen
+    form = page.context["action_form"]
+    assert form["action"].value() == "cancel_turns"
+    assert 'autofocus aria-invalid="true"' in str(form["why"])
+    page = admin_client.post(address, {**sent, "action": "", "why": "too dear"})
+    assert _ticked(page) == chosen
+    assert page.context["action_form"]["why"].value() == "too dear"
+    page = admin_client.post(address, {**sent, "why": "too dear", "_selected_action": []})
+    assert (_ticked(page), page.context["action_form"]["why"].value()) == ([], "too dear")
+    assert page.context["action_form"]["action"].value() == "cancel_turns"
+    page = admin_client.post(address, {**sent, "select_across": "1"})
+    across = str(page.context["action_form"]["select_across"])
+    assert "data-chosen" in across
+    assert 'value="0"' in across
+    assert _ticked(admin_client.get(address)) == []
+
+
+def _ticked(page) -> list[str]:
+    boxes = re.findall(r"<input checked[^>]*>", page.content.decode())
+    return [re.search(r'value="([^"]+)"', box)[1] for box in boxes]
 
 
 @pytest.mark.parametrize("permissions", [["view_turn"], ["view_turn", "view_all"]])
