@@ -5,8 +5,8 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import httpx
@@ -141,6 +141,13 @@ class Administrator:
         answer = self._http.get(path, params=query)
         assert answer.is_success, (answer.status_code, path)
         return answer.text
+
+    @contextmanager
+    def download(self, path: str, **query: str) -> Iterator[Iterator[bytes]]:
+        """Read a file piece by piece, and keep none of them."""
+        with self._http.stream("GET", path, params=query) as answer:
+            assert answer.is_success, (answer.status_code, path)
+            yield answer.iter_raw()
 
     def submit(self, path: str, **fields: str) -> str:
         """Send a form, which the admin accepts: return the page that it shows then."""
