@@ -10,7 +10,7 @@ from django.db import models
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 
-from governance.admin.choices import ChoicesAdmin
+from governance.admin.actions import ActionsAdmin
 from governance.admin.formatting import format_time
 from governance.admin.lookups import ModelAdmin, Row
 from governance.audit import describe_value
@@ -75,7 +75,7 @@ class TimesAdmin(ModelAdmin[Row]):
         return times_of(self.model, with_milliseconds=True)
 
 
-class PreparedRowsAdmin(ChoicesAdmin[Row]):
+class PreparedRowsAdmin(ActionsAdmin[Row]):
     """Reads what the columns of a list need for all its rows at once. For the page of a row it reads that one's."""
 
     def prepare_rows(self, request: HttpRequest, rows: Iterable[Any]) -> None:
@@ -121,7 +121,7 @@ class OneRowAdmin(ModelAdmin[Row]):
         return super().get_object(request, object_id, from_field)
 
 
-class AuditedAdmin(ChoicesAdmin[Row]):
+class AuditedAdmin(ActionsAdmin[Row]):
     """Rows that a service saves, which may refuse an edit, and which logs the old and the new values."""
 
     object_history_template = "admin/governance/object_history.html"

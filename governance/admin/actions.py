@@ -13,13 +13,13 @@ from django.utils.safestring import SafeString
 from governance.admin.lookups import LookupsAdmin, Row
 
 
-class ChoicesAdmin(LookupsAdmin[Row]):
+class ActionsAdmin(LookupsAdmin[Row]):
     """Shows the list again, as it was sent, when one of its actions is refused. Django would forget what was chosen."""
 
     @property
     def media(self) -> Media:
         """Take over that rows beyond this page were chosen, too."""
-        return super().media + Media(js=["governance/choices.js"])
+        return super().media + Media(js=["governance/actions.js"])
 
     def refuse_action(self, request: HttpRequest, words: str, *, field: str = "") -> HttpResponse:
         """Say why nothing was done, and show what was chosen. `field` is where the answer is missing."""
