@@ -61,8 +61,7 @@ def test_g10_what_ends_within_the_grace_is_not_cancelled_and_the_server_answers_
     process.terminate()
     eventually_sync(lambda: not site.is_ready())
     assert client.get("/healthz").is_success
-    [row] = site.record().processes
-    assert row["draining_at"] is not None
+    eventually_sync(lambda: site.record().processes[0]["draining_at"])
     behind = client.say(conversation, 'call affect {"key": "behind"}')
     code, _passed = seconds_to_exit(process)
     assert code in TERMINATED, process.said
