@@ -1,8 +1,8 @@
 """Starts Python processes in a fraction of the time: one process that has imported the libraries forks itself for each.
 
 The children belong to whoever asked, not to the fork server. It forks twice, and the one who asked adopts orphans for that
-moment. So it can wait for them, and they die with it. Libraries and our own cores only are imported ahead: nothing that
-looks at settings, starts a thread or opens an event loop.
+moment. So it can wait for them, and they die with it. Libraries only are imported ahead, nothing that looks at settings,
+starts a thread or opens an event loop.
 """
 
 import atexit
@@ -11,14 +11,13 @@ import gc
 import importlib
 import json
 import os
-import pkgutil
 import runpy
 import select
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,6 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
-_CORES = ("governance.core", "turns.core")  # they know no Django
 _LIBRARIES = (
     "OpenSSL.SSL",
     "autobahn.twisted.websocket",
@@ -117,7 +115,7 @@ def shared_fork_server() -> ForkServer:
 
 def main() -> None:
     """Fork for each line that is read."""
-    for name in (*_LIBRARIES, *_modules_of(_CORES)):
+    for name in _LIBRARIES:
         try:
             importlib.import_module(name)
         except ImportError:
@@ -126,12 +124,6 @@ def main() -> None:
     for line in iter(sys.stdin.readline, ""):
         pid = _fork(json.loads(line))
         print(pid, flush=True)  # noqa: T201 - the answer
-
-
-def _modules_of(packages: Sequence[str]) -> Iterator[str]:
-    for package in map(importlib.import_module, packages):
-        found = pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
-        yield from (module.name for module in found)
 
 
 def _fork(wanted: Mapping[str, Any]) -> int:
