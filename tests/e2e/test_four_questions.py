@@ -27,7 +27,7 @@ class Operator:
 
     async def follow(self, name: str) -> None:
         """Click a link of the page's own content; where an app and a list have one name, that of the list."""
-        links = self.page.locator("#content-main").get_by_role("link", name=name, exact=True)
+        links = self.page.locator("#content").get_by_role("link", name=name, exact=True)
         await self.click(links.last)
 
     async def click(self, place: Locator) -> None:
