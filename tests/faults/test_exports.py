@@ -37,9 +37,12 @@ def multiply_calls(file: Path) -> None:
         columns = [
             name for _, name, *_ in database.execute("PRAGMA table_info(governance_toolcall)")
         ]
-        values = {name: f'"{name}"' for name in columns if name != "id"} | {
-            "call_id": "'copy-' || n"
-        }
+        values = {name: f'"{name}"' for name in columns if name != "id"}
+        values["call_id"] = "'copy-' || n"
+        # One a second: an export goes on along the time, as calls of a real site do.
+        values["requested_at"] = (
+            "strftime('%Y-%m-%d %H:%M:%f', requested_at, '-' || n || ' seconds') || '000'"
+        )
         names = ", ".join(f'"{name}"' for name in values)
         numbers = f"WITH RECURSIVE numbers(n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM numbers WHERE n < {CALLS})"
         database.execute(
