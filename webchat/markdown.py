@@ -5,13 +5,16 @@ Only the agent's text is Markdown. What a person typed is shown as typed.
 
 import asyncio
 import re
+import threading
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
+from sys import getsizeof
 from typing import Any
 
 from django.utils.html import escape
 
 BLOCK = 10_000  # characters rendered at once, so that no answer keeps a thread busy for long
+CACHE = 16_000_000  # bytes of blocks that were rendered last, and of their HTML
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 
 
@@ -23,10 +26,40 @@ def text_of(content: Iterable[Mapping[str, Any]]) -> str:
 
 def render_markdown(text: str) -> str:
     """Return safe HTML: no scripts, no styles, no images, links that open elsewhere and say nothing of us."""
-    return "".join(map(_render_block, _blocks(text)))
+    return "".join(map(rendered.html_of, _blocks(text)))
 
 
-@lru_cache(maxsize=512)
+class RenderedBlocks:
+    """The HTML of the blocks that were rendered last, with their text together no larger than `max_bytes`."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self.memory = 0
+        self._max_bytes = max_bytes
+        self._known: OrderedDict[str, str] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def html_of(self, text: str) -> str:
+        with self._lock:
+            html = self._known.get(text)
+            if html is not None:
+                self._known.move_to_end(text)
+                return html
+        html = _render_block(text)
+        with self._lock:
+            self._keep(text, html)
+        return html
+
+    def _keep(self, text: str, html: str) -> None:
+        if text not in self._known:
+            self.memory += getsizeof(text) + getsizeof(html)
+        self._known[text] = html
+        while self.memory > self._max_bytes:
+            self.memory -= sum(map(getsizeof, self._known.popitem(last=False)))
+
+
+rendered = RenderedBlocks(CACHE)
+
+
 def _render_block(text: str) -> str:
     from webchat import markdown_rules  # noqa: PLC0415 - most processes that start render nothing
 

@@ -2,7 +2,9 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
+from urllib.parse import quote
 
 import nh3
 from django.utils.html import escape
@@ -113,6 +115,22 @@ def _link_addresses(state: StateCore) -> None:
         token.children = children
 
 
+def _show_addresses(state: StateCore) -> None:
+    """Let the text of `<https://…>` hide nothing that its address has."""
+    for token in state.tokens:
+        children = token.children or ()
+        for link, text in pairwise(children):
+            if link.type == "link_open" and link.info == "auto":
+                text.content = _visible(text.content)
+
+
+def _visible(address: str) -> str:
+    """Write what shows nothing or reorders its neighbours as addresses do: in per cent."""
+    return "".join(
+        each if each.isprintable() else quote(each, errors="replace") for each in address
+    )
+
+
 def _linked(token: Token, markdown: MarkdownIt) -> Iterator[Token]:
     text, end = token.content, 0
     for found in _ADDRESS.finditer(text):
@@ -122,7 +140,7 @@ def _linked(token: Token, markdown: MarkdownIt) -> Iterator[Token]:
             continue
         yield _text(text[end : found.start()])
         yield Token("link_open", "a", 1, attrs={"href": href})
-        yield _text(address)
+        yield _text(_visible(address))
         yield Token("link_close", "a", -1)
         end = found.start() + len(address)
     yield _text(text[end:])
@@ -148,6 +166,7 @@ def _text(content: str) -> Token:
 def _parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
     parser.core.ruler.push("bare_links", _link_addresses)
+    parser.core.ruler.push("visible_links", _show_addresses)
     parser.core.ruler.push("aligned_cells", _align_cells)
     parser.core.ruler.push("tasks", _mark_tasks)
     for name, shown in (("fence", _code), ("code_block", _code), ("image", _image)):

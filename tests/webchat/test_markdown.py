@@ -3,6 +3,7 @@
 import re
 import time
 from html import unescape
+from urllib.parse import quote
 
 import pytest
 from hypothesis import given, settings
@@ -48,6 +49,32 @@ def test_what_is_no_address_in_the_text_is_no_link(text: str):
 
 def test_a_link_in_words_is_one_link():
     assert render_markdown("[at https://a.example](https://b.example)").count("<a ") == 1
+
+
+@pytest.mark.parametrize("mark", ["\u202e", "\u2066", "\u200b", "\ufeff"])
+@pytest.mark.parametrize("text", ["<https://a.example/{}gpj.exe>", "<https://a.example/{}>"])
+def test_an_address_that_is_shown_hides_no_mark_of_direction(text: str, mark: str):
+    for written in (mark, quote(mark)):
+        html = render_markdown(text.format(written))
+        assert mark not in html
+        assert html.count(quote(mark)) == 2  # in the address, and in what is shown of it
+
+
+def test_a_bare_address_hides_nothing_that_is_not_seen():
+    assert "\u200b" not in render_markdown("https://a.example/\u200bgpj.exe")
+
+
+def test_what_is_kept_of_rendered_blocks_is_bounded_in_bytes(monkeypatch):
+    texts = [f"```python\n{'é=1;' * 500}{n}\n```" for n in range(20)]
+    rendered = markdown.RenderedBlocks(max_bytes=200_000)
+    assert [rendered.html_of(text) for text in texts] == list(map(render_markdown, texts))
+    assert 100_000 < rendered.memory <= 200_000
+    rendered_anew: list[str] = []
+    monkeypatch.setattr(markdown, "_render_block", lambda text: rendered_anew.append(text) or "")
+    assert rendered.html_of(texts[-1]) == render_markdown(texts[-1])
+    assert rendered_anew == []
+    rendered.html_of(texts[0])
+    assert rendered_anew == [texts[0]]
 
 
 def test_the_columns_of_a_table_are_aligned_without_a_style():
