@@ -2,6 +2,7 @@
 
 import json
 import re
+from datetime import datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
 from uuid import uuid4
@@ -13,12 +14,14 @@ from django.core.exceptions import ImproperlyConfigured
 from django.template import Context, Template
 from django.test import AsyncClient, Client
 from django.urls import reverse
+from django.utils import timezone
 
 from governance import CancelSource
 from governance.db import run_in_db_thread
 from turns import selectors, services
-from turns.models import Agent
+from turns.models import Agent, Conversation
 from webchat.page_texts import CHAT_TEXTS
+from webchat.views import PER_PAGE
 
 STATIC = Path(__file__).parents[2] / "static" / "webchat"
 OF_THE_LIST = "conversations.js"
@@ -195,6 +198,49 @@ async def test_an_empty_page_leads_to_its_conversation_once_there_is_one(
         content_type="application/json",
     )
     assert (answer.status_code, answer.json()["code"]) == (404, "conversation_not_found")
+
+
+@run_in_db_thread
+def plant_conversations(owner: User, titles: list[str], *, latest: datetime) -> None:
+    """Plant conversations, each a second older than the one before."""
+    rows = [Conversation(owner=owner, title=title) for title in titles]
+    Conversation.objects.bulk_create(rows)
+    for age, row in enumerate(rows):
+        at = latest - timedelta(seconds=age)
+        Conversation.objects.filter(pk=row.pk).update(updated_at=at)
+
+
+async def test_all_conversations_are_read_page_by_page_also_those_that_a_search_finds(
+    user_client: AsyncClient, person: User, stranger: User
+) -> None:
+    titles = [f"Tulips & more {number}" for number in range(PER_PAGE + 2)]
+    now = timezone.now()
+    await plant_conversations(person, [*titles, "Roses"], latest=now)
+    await plant_conversations(stranger, ["Tulips & more of others"], latest=now)
+    for query, wanted in (("", [*titles, "Roses"]), ("?search=TULIPS+%26", titles)):
+        seen, link = [], query
+        for pages in (1, 2):
+            page = Page((await user_client.get(f"/{link}")).content.decode())
+            listed = [one for _, one in page.elements if one.get("class") == "list-entry"]
+            seen += [one["data-title"] for one in listed]
+            links = {str(one["rel"]): str(one["href"]) for _, one in page.elements if "rel" in one}
+            assert set(links) & {"prev", "next"} == ({"next"} if pages == 1 else {"prev"})
+            link = links.get("next", "")
+        assert seen == wanted
+
+
+async def test_conversations_stand_below_the_day_of_their_last_word(
+    user_client: AsyncClient, person: User
+) -> None:
+    today = timezone.localtime().replace(hour=0, minute=0, second=1)
+    for days, title in ((0, "now"), (1, "one"), (2, "two"), (6, "six"), (7, "seven"), (400, "old")):
+        await plant_conversations(person, [title], latest=today - timedelta(days=days))
+    html = (await user_client.get("/")).content.decode()
+    shown = re.findall(r'class="list-day"[^>]*>([^<]*)<|data-title="([^"]*)"', html)
+    assert [day or title for day, title in shown] == [
+        *("Today", "now", "Yesterday", "one"),
+        *("Last 7 days", "two", "six", "Earlier", "seven", "old"),
+    ]
 
 
 async def test_the_list_beside_the_chat_is_empty_at_first_and_finds_nothing_when_searched(

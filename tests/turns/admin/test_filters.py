@@ -360,3 +360,17 @@ def test_governance_knows_none_of_these_filters_by_itself(admin_client, history,
         if hasattr(spec, "parameter_name")
     }
     assert not names & {"user", "agent", "process", "message_source"}
+
+
+def test_turns_that_an_edit_has_replaced_are_found_and_name_what_stands_in_their_place(
+    admin_client, ada
+):
+    factory = RowFactory(ada)
+    edited, behind, better = factory.turn(), factory.turn(), factory.turn(version=2)
+    Turn.objects.filter(pk__in=[edited.pk, behind.pk]).update(replaced_by=better)
+    assert turn_ids(found(admin_client, Turn, happened="replaced")) == {
+        str(edited.pk),
+        str(behind.pk),
+    }
+    page = admin_client.get(reverse("admin:turns_turn_change", args=[behind.pk])).content.decode()
+    assert f'href="{reverse("admin:turns_turn_change", args=[better.pk])}"' in page
