@@ -3,9 +3,10 @@
 import re
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Error, expect
 
-from tests.e2e.chat import cancel_button, state
+from tests.e2e.browser_user import BrowserUser
+from tests.e2e.chat import Chat, cancel_button, state
 from tests.support import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -109,4 +110,91 @@ async def test_what_is_written_signed_out_is_sent_after_a_reload_and_a_sign_in(o
     await person.sign_in(chat.page)
     await expect(chat.answers.last).to_contain_text("Kept.")
     await expect(chat.sent).to_have_count(1)
+    await chat.has_ended()
+
+
+async def written_signed_out(person: BrowserUser, text: str) -> tuple[Chat, Chat]:
+    """Sign out in one tab, and write in the other one; return this one and that one."""
+    page = await person.open("/")
+    await person.sign_in(page)
+    chat = await person.start_conversation(page)
+    other = await person.join(chat)
+    await other.page.get_by_role("button", name="Sign out").click()
+    await expect(chat.connection).to_have_text("Signed out")
+    await chat.say(text)
+    await expect(chat.sent).to_contain_text("Will be sent when connected")
+    return chat, other
+
+
+async def sign_in_elsewhere(person: BrowserUser, chat: Chat, other: Chat, name: str) -> None:
+    """Sign in in another tab, and come back to the first one."""
+    await other.page.goto(f"{person.site.url}/login/")
+    await person.sign_in(other.page, name)
+    await expect(other.page.get_by_role("heading", name="Conversations")).to_be_visible()
+    await chat.page.bring_to_front()
+    await chat.page.evaluate("window.dispatchEvent(new Event('focus'))")
+
+
+async def test_what_is_written_signed_out_is_sent_after_a_sign_in_in_another_tab(
+    open_browser, site
+):
+    person = await open_browser(site, user=None)
+    chat, other = await written_signed_out(person, "say Kept here.")
+    await sign_in_elsewhere(person, chat, other, "demo")
+    await expect(chat.answers.last).to_contain_text("Kept here.")
+    await expect(chat.sent).to_have_count(1)
+    await chat.has_ended()
+
+
+async def test_what_is_written_signed_out_is_never_sent_under_another_user(open_browser, site):
+    person = await open_browser(site, user=None)
+    chat, other = await written_signed_out(person, "say Mine alone.")
+    await sign_in_elsewhere(person, chat, other, "admin")  # who may see the conversation
+    await expect(chat.connection).to_have_text("Signed in as somebody else")
+    await chat.page.reload()
+    await expect(chat.connection).to_have_text("Connected")
+    await expect(chat.sent).to_have_count(0)
+    await chat.page.get_by_role("button", name="Sign out").click()
+    await sign_in_elsewhere(person, chat, other, "demo")
+    await chat.page.go_back()
+    await expect(chat.answers.last).to_contain_text("Mine alone.")
+    await expect(chat.sent).to_have_count(1)
+    await expect(chat.sent).to_have_accessible_name(re.compile("^You"))
+    await chat.has_ended()
+
+
+async def test_what_is_written_while_the_server_is_down_outlives_a_reload_and_is_sent_once(
+    own_site, open_browser
+):
+    person = await open_browser(own_site)
+    person.expect_connection_loss()
+    chat = await person.start_conversation()
+    own_site.kill()
+    await expect(chat.page.locator("#banner")).to_be_visible()
+    await chat.say("say Kept.")
+    await expect(chat.sent).to_contain_text("Will be sent when connected")
+    address = chat.page.url
+    with pytest.raises(Error, match="ERR_CONNECTION_REFUSED"):
+        await chat.page.goto(address)
+    own_site.start()
+    await chat.page.goto(address)
+    await expect(chat.answers.last).to_contain_text("Kept.")
+    await expect(chat.sent).to_have_count(1)
+    await chat.has_ended()
+
+
+async def test_a_plain_address_of_a_local_network_has_the_whole_chat(browser_user):
+    # What browsers offer on trusted addresses alone: https, and the machine itself.
+    await browser_user.add_script(
+        "delete Crypto.prototype.randomUUID; delete Navigator.prototype.clipboard;"
+    )
+    chat = await browser_user.start_conversation()
+    await chat.say("say Hello.")
+    await expect(chat.answers.last).to_contain_text("Hello.")
+    await chat.has_ended()
+    await chat.page.get_by_role("button", name="Copy the answer").click()
+    await expect(chat.page.get_by_text("Copying failed")).to_be_visible()
+    await chat.say("wait 60")
+    await cancel_button(chat.cards.last).click()
+    await expect(state(chat.cards.last)).to_contain_text("cancelled by you")
     await chat.has_ended()

@@ -101,7 +101,7 @@ export class Conversation {
       this.#apply({ type: "local_notice", level: "error", key: "message_too_long" });
       return false;
     }
-    const clientId = crypto.randomUUID();
+    const clientId = newId();
     const files = attachments.length ? { attachments } : {};
     const message = { clientId, text, source, ...(replaces ? { replaces } : {}), ...files };
     this.#apply({ type: "local_message", ...message });
@@ -202,7 +202,7 @@ export class Conversation {
 
   /** @param {Partial<Operation> & {kind: Operation["kind"], turnId: string}} wanted @returns {string} the id of the operation */
   #ask(wanted) {
-    const operation = { toolId: "", extendMs: 0, ...wanted, opId: crypto.randomUUID() };
+    const operation = { toolId: "", extendMs: 0, ...wanted, opId: newId() };
     this.#apply({ type: "local_operation", operation });
     this.#connection.send(operationFrame(operation));
     return operation.opId;
@@ -283,6 +283,12 @@ export class Conversation {
   #isSomebodyElse(user) {
     return this.#outbox.user !== "" && this.#outbox.user !== user;
   }
+}
+
+/** An id that nobody else makes. `crypto.randomUUID` would do, but a plain http:// address of a local network has none. */
+function newId() {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
 /** What the server has not confirmed. @param {State} state */
