@@ -126,7 +126,6 @@ CHAT_TEXTS: dict[str, Promise] = {
     "send_again": _("Send again"),
     "cancel_again": _("Still trying to stop… Ask again"),
     "send": _("Send"),
-    "not_ready": _("The page was still loading: press Enter again to send this."),
     "queue": _("Queue"),
     # The connection
     "connection_new": _("New conversation"),

@@ -146,7 +146,8 @@ async def test_a_list_with_marks_is_accessible(browser_user):
     await chat.has_ended()
 
 
-async def test_enter_before_the_page_is_ready_is_not_lost_without_a_word(browser_user):
+@pytest.mark.parametrize("is_new", [False, True])
+async def test_enter_before_the_page_is_ready_sends_when_it_is(browser_user, is_new):
     chat = await browser_user.start_conversation()
     page = await browser_user.context.new_page()
     scripts = []
@@ -155,15 +156,19 @@ async def test_enter_before_the_page_is_ready_is_not_lost_without_a_word(browser
         scripts.append(route)
 
     await page.route("**/js/chat.js", hold)
-    await page.goto(chat.page.url, wait_until="commit")
+    path = "/c/new/" if is_new else chat.page.url.removeprefix(browser_user.site.url)
+    await page.goto(f"{browser_user.site.url}{path}", wait_until="commit")
     early = Chat(page)
+    await early.composer.press("Enter")  # there is nothing to send yet
     await early.composer.fill("say Early.")
-    await early.composer.press("Enter")
-    await scripts.pop().continue_()
-    await expect(page.locator("#status")).to_contain_text("press Enter again to send this")
+    for _time in range(2):
+        await early.composer.press("Enter")
     await expect(early.composer).to_have_value("say Early.")
-    await early.composer.press("Enter")
+    await scripts.pop().continue_()
     await expect(early.answers).to_contain_text("Early.")
+    await expect(early.composer).to_be_empty()
+    await expect(early.composer).to_be_editable()
+    await expect(early.sent).to_have_count(1)
 
 
 async def test_enter_before_the_connection_stands_sends_when_it_does(browser_user):

@@ -151,7 +151,6 @@ export class Chat {
       storageKey: () => this.#settings.draftKey,
       onSend: (text) => this.#sender.sendTyped(text),
       files: () => this.#tray,
-      onEarly: () => this.#announcer.say({ text: this.#i18n.text("not_ready"), urgent: false }),
       signal: this.#closing.signal,
     });
   }
@@ -183,6 +182,7 @@ export class Chat {
     if (this.#settings.conversationId) this.#conversation.connect(this.#settings.socketUrl);
     else if (isNew || this.#settings.isNew) this.#startNew();
     else void this.#ofAgent.find();
+    this.#composer.sendEarly();
     const isAwaited = isNew || this.#root === document; // in a page of somebody else it takes nobody's focus
     if (isAwaited && matchMedia("(hover: hover)").matches) this.#composer.focus();
     this.schedule();

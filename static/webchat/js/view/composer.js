@@ -8,11 +8,9 @@ import { setText } from "./dom.js";
  *   send: HTMLButtonElement,
  *   storageKey: () => string,
  *   onSend: (text: string) => boolean,
- *   onEarly: () => void,
  *   files: () => {isEmpty: boolean, isBusy: boolean},
  *   signal: AbortSignal,
- * }>} ComposerParts `onSend` answers whether the text was taken; `onEarly` is told that Enter was pressed before this
- *   script was there, when it only made a new line. */
+ * }>} ComposerParts `onSend` answers whether the text was taken. */
 
 /** Where the style sheet lets the field grow, nothing is measured here. */
 const GROWS_BY_ITSELF = CSS.supports("field-sizing", "content");
@@ -27,10 +25,6 @@ export class Composer {
   constructor(parts) {
     this.#parts = parts;
     const { form, input, signal, storageKey } = parts;
-    if (input.value.trim() && input.value.endsWith("\n")) {
-      input.value = input.value.trimEnd();
-      parts.onEarly();
-    }
     input.value ||= sessionStorage.getItem(storageKey()) ?? "";
     input.addEventListener("input", () => this.#changed(), { signal });
     input.addEventListener("keydown", (event) => this.#pressed(event), { signal });
@@ -40,6 +34,14 @@ export class Composer {
 
   focus() {
     this.#parts.input.focus();
+  }
+
+  /** Send what Enter was pressed for before this script was there; see `early_enter.js`. */
+  sendEarly() {
+    const { form, input } = this.#parts;
+    if (!input.readOnly) return;
+    input.readOnly = false;
+    form.requestSubmit();
   }
 
   /** Give a text back that was not sent; what is being written stays below it. @param {string} text */
