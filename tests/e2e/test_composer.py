@@ -90,6 +90,21 @@ async def test_advice_in_the_empty_field_is_not_cut_on_a_phone(open_browser, sit
     await chat.cancel_turn.click()
 
 
+OWN_ADVICE = "Ask for a delivery, an invoice or a bouquet; or send a photo of the flowers that you would like"
+IS_CUT = "field => field.scrollWidth > field.clientWidth || field.scrollHeight > field.clientHeight"
+
+
+async def test_long_advice_of_an_agent_is_read_whole_on_a_phone(browser_user: BrowserUser):
+    chat = await browser_user.start_conversation()
+    await chat.page.set_viewport_size(PHONE)
+    empty = await height(chat.composer)
+    await chat.composer.evaluate("(field, advice) => { field.placeholder = advice; }", OWN_ADVICE)
+    assert not await chat.composer.evaluate(IS_CUT)
+    assert await height(chat.composer) > empty
+    await chat.composer.fill("x")
+    assert await height(chat.composer) == empty
+
+
 async def test_key_behind_a_long_text_costs_no_more_layout_than_in_a_plain_field(
     browser_user: BrowserUser,
 ):

@@ -98,7 +98,9 @@ def _unknown_type() -> AttachmentRejected:
 
 
 def _kinds(media_types: Iterable[str]) -> str:
-    return ", ".join(name.rpartition("/")[2].upper() for name in media_types)
+    return ", ".join(
+        "TXT" if name == TEXT else name.rpartition("/")[2].upper() for name in media_types
+    )
 
 
 def _text_of_pdf(content: bytes) -> str:

@@ -148,7 +148,7 @@ def test_nothing_and_too_much_are_refused(settings):
 
 def test_type_that_is_switched_off_is_refused(settings):
     settings.TURNS_ATTACHMENT_TYPES = ["text/plain"]
-    assert "PLAIN" in why(files.image())
+    assert "These are: TXT." in why(files.image())
 
 
 def test_worker_has_no_secrets(monkeypatch):
