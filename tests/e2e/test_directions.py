@@ -15,6 +15,22 @@ ENDS_AT_THE_RIGHT = """
 """
 
 
+WHERE_IT_BEGINS = """
+    (paragraph) => {
+        const range = document.createRange();
+        range.selectNodeContents(paragraph.lastChild);
+        return range.getBoundingClientRect().left - paragraph.querySelector("code").getBoundingClientRect().right;
+    }
+"""
+
+
+async def test_code_that_turns_the_direction_around_leaves_what_follows_as_it_is(browser_user):
+    chat = await browser_user.start_conversation()
+    await chat.say("say `a\u202eb` and so on")
+    assert abs(await chat.answers.last.locator("p").evaluate(WHERE_IT_BEGINS)) < 2
+    await chat.has_ended()
+
+
 async def test_a_line_from_right_to_left_begins_at_the_right(browser_user):
     chat = await browser_user.start_conversation()
     await chat.say(f"say {HEBREW}")
