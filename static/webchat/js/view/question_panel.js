@@ -35,7 +35,7 @@ export class QuestionPanel {
   #description = element("p", { class: "question-description" });
   #time = element("span", { class: "question-time", role: "timer", "aria-live": "off" });
   #once = element("button", { class: "button button-primary question-once", type: "button" });
-  #onceLabel = element("span");
+  #onceName = element("span", { class: "visually-hidden" });
   #always = element("button", { class: "button question-always", type: "button" });
   #denyOpen = element("button", { class: "button question-deny-open", type: "button", "aria-expanded": "false" });
   #buttons = element("div", { class: "question-buttons" });
@@ -86,17 +86,17 @@ export class QuestionPanel {
   #build({ i18n }) {
     this.#isBuilt = true;
     this.#reason.maxLength = MAX_REASON;
-    setText(this.#onceLabel, i18n.text("allow_once"));
-    this.#once.append(this.#onceLabel, element("kbd", { text: "Ctrl+Enter", "aria-hidden": "true" }));
+    const label = element("span", { text: i18n.text("allow_once"), "aria-hidden": "true" });
+    this.#once.append(this.#onceName, label, element("kbd", { text: "Ctrl+Enter", "aria-hidden": "true" }));
+    this.#once.setAttribute("aria-keyshortcuts", "Control+Enter");
     setText(this.#denyOpen, i18n.text("deny_open"));
     this.#denyOpen.setAttribute("aria-controls", this.#refusal.id);
     setText(this.#deny, i18n.text("deny"));
     this.#close.append(icon("cross"));
     this.#close.setAttribute("aria-label", i18n.text("deny_close"));
     this.#about.append(element("summary", { text: i18n.text("approval_about") }), this.#description);
-    const label = element("label", { for: this.#reason.id, text: i18n.text("approval_reason") });
     this.#refusal.append(
-      label,
+      element("label", { for: this.#reason.id, text: i18n.text("approval_reason") }),
       element("div", { class: "question-refusal-row" }, this.#reason, this.#deny, this.#close),
     );
     this.#buttons.append(this.#once, this.#always, this.#denyOpen);
@@ -173,7 +173,7 @@ export class QuestionPanel {
     this.#about.hidden = !description;
     this.#always.hidden = !canRemember;
     setText(this.#always, i18n.text(alwaysKey(call, words, i18n), words));
-    this.#once.setAttribute("aria-label", i18n.text("allow_once_tool", words));
+    setText(this.#onceName, i18n.text("allow_once_tool", words));
     this.#deny.setAttribute("aria-label", i18n.text("deny_tool", words));
     this.#place.hidden = this.#next.hidden = keys.length < 2;
     const n = keys.length;

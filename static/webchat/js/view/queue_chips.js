@@ -26,7 +26,8 @@ export class QueueChips {
   /** @param {State} state @param {{i18n: I18n}} view */
   render(state, { i18n }) {
     const turns = queuedTurns(state);
-    const hadFocus = this.#list.contains(focusedBeside(this.#list));
+    const focused = focusedBeside(this.#list);
+    const hadFocus = this.#list.contains(focused);
     this.#section.hidden = turns.length === 0;
     const wanted = new Set(turns.map(({ id }) => id));
     for (const [id, chip] of this.#known) {
@@ -43,7 +44,9 @@ export class QueueChips {
       placeAfter(this.#list, chip, previous);
       previous = chip;
     }
-    if (hadFocus && !this.#list.contains(focusedBeside(this.#list))) this.#actions.leave();
+    const isLost =
+      !this.#list.contains(focusedBeside(this.#list)) || (focused instanceof HTMLButtonElement && focused.disabled);
+    if (hadFocus && isLost) this.#actions.leave();
   }
 
   /** @param {Turn} turn @param {I18n} i18n */
