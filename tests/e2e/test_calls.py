@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.async_api import expect
 
-from tests.e2e.chat import cancel_button, has_started, state
+from tests.e2e.chat import cancel_button, clock, has_started, state
 from tests.e2e.test_accessibility import PHONE, check
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -49,14 +49,35 @@ async def test_every_call_is_one_line_in_the_block_of_its_step_and_nothing_jumps
     assert await heights(chat) == [LINE] * 4
 
 
+async def test_a_call_has_a_bar_of_its_share_and_more_time_when_it_is_asked_for(browser_user):
+    chat = await browser_user.start_conversation()
+    await chat.say("within 1min wait 50\nask assistant wait 51")
+    card, unlimited = chat.card("seconds: 50"), chat.cards.last
+    for each in (card, unlimited):
+        await has_started(each)
+    bar = card.locator(".call-bar")
+    assert (await bar.bounding_box())["height"] == 2
+    await expect(unlimited.locator(".call-time")).to_contain_text("s")
+    await expect(unlimited.locator(".call-bar")).to_be_hidden()  # a share of nothing
+    await expect(clock(card)).to_contain_text("/ 1 min")
+    await card.get_by_role("button", name="+30 s for Wait").click()
+    await expect(clock(card)).to_contain_text("/ 01:30")
+    assert await bar.evaluate(SHARE) < 0.5
+    await card.get_by_role("button", expanded=False).click()
+    await expect(card.locator(".call-facts")).to_contain_text("limit changed to 01:30 by you")
+    await chat.cancel_turn.click()
+    await chat.has_ended()
+
+
 async def test_after_the_turn_what_went_well_is_folded_and_opens_again(browser_user):
     chat = await browser_user.start_conversation()
-    await chat.say("wait 0\nwait 0.1\nread nowhere.txt")
+    await chat.say("wait 0\nwait 0.1\nread nowhere.txt\nwithin 200ms wait 9")
     await chat.has_ended()
-    head = chat.page.get_by_role("button", name=re.compile("^Used 3 tools"))
+    head = chat.page.get_by_role("button", name=re.compile("^Used 4 tools"))
     await expect(head).to_have_attribute("aria-expanded", "false")
     await expect(chat.card("seconds: 0")).to_be_hidden()
-    await expect(state(chat.card("nowhere.txt"))).to_be_visible()
+    await expect(chat.card("nowhere.txt").locator(".call-note")).to_contain_text("There is no")
+    await expect(state(chat.card("seconds: 9"))).to_have_text("timed out after 0.2 s")
     await check(chat.page)
     shown = await chat.transcript.inner_text()
     await chat.page.reload()

@@ -7,7 +7,9 @@ import pytest
 from playwright.async_api import expect
 
 from tests.e2e.chat import Chat, state
+from tests.e2e.site import Site
 from tests.e2e.test_accessibility import PHONE, check
+from tests.e2e.test_call_images import ADD_SERVER, begin, opened
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -205,6 +207,30 @@ async def test_a_command_without_a_sandbox_is_asked_about_in_those_words(open_br
     await check(chat.page)
     await chat.allow_once("Run a command")
     await chat.has_ended()
+
+
+async def test_beside_the_title_of_a_servers_tool_stand_its_code_name_and_the_server(
+    open_browser, tmp_path
+):
+    site = Site(tmp_path, GOVERNANCE_APPROVAL="*=once_per_conversation")
+    try:
+        site.carry_out(ADD_SERVER)
+        site.start()
+        chat = await begin(await open_browser(site))
+        await chat.say(f"call unruly_echo {json.dumps({'text': PATH})}")
+        await expect(chat.question.locator(".question-title")).to_have_text(
+            "Echo it wants to run. Allow it?"
+        )
+        await expect(chat.question.locator("code")).to_have_text("unruly_echo")
+        await expect(chat.question).to_contain_text("MCP server unruly")
+        await expect(chat.question.locator("dd pre")).to_have_text(SHOWN)
+        await check(chat.page)
+        await chat.allow_once("Echo it")
+        await chat.has_ended()
+        card = await opened(chat)
+        await expect(card.locator(".call-facts")).to_contain_text("unruly_echo · MCP server unruly")
+    finally:
+        site.leave()
 
 
 async def test_a_cancel_while_it_waits_is_no_denial(browser_user):

@@ -23,6 +23,11 @@ HAS_SHAPE = """element => {
   return isOf(style.backgroundColor) || (style.borderTopStyle !== "none" && isOf(style.borderTopColor));
 }"""
 
+HAS_SHARE = "document.querySelector('.call-bar:not([hidden])')?.getBoundingClientRect().width > 1"
+IS_DRAWN = (
+    "sign => getComputedStyle(sign).stroke !== getComputedStyle(document.body).backgroundColor"
+)
+
 
 async def ground(page: Page) -> str:
     return str(await page.evaluate("getComputedStyle(document.body).backgroundColor"))
@@ -114,3 +119,34 @@ async def test_forced_colours_keep_what_a_background_tells_otherwise(open_browse
         assert await shape.evaluate(HAS_SHAPE), shape
     await chat.cancel_turn.click()
     await chat.has_ended()
+
+
+async def test_forced_colours_keep_questions_queued_messages_and_ends(open_browser, site):
+    person = await open_browser(site, forced_colors="active")
+    chat = await person.start_conversation()
+    page = chat.page
+    await chat.say('within 60s wait 50\nread nowhere.txt\ncall list_files {"path": "."}')
+    await expect(chat.question).to_be_visible()
+    await chat.say("say Later.")
+    await expect(chat.queue).to_have_count(1)
+    await chat.say("stop it or not")
+    await expect(page.locator("#stop-question")).to_be_visible()
+    await page.wait_for_function(HAS_SHARE)
+    for shape in (
+        chat.question,
+        chat.queue,
+        page.locator("#stop-question"),
+        page.locator("#stop-question-stop"),
+        chat.running_bar,
+        chat.running_bar.locator(".dot"),
+        chat.card("seconds: 50").locator(".call-bar"),
+        page.locator(".composer"),
+    ):
+        assert await shape.evaluate(HAS_SHAPE), shape
+    await page.locator("#stop-question-stop").click()
+    await chat.has_ended()
+    for card in (chat.card("nowhere.txt"), chat.card("seconds: 50")):
+        assert await card.locator(".call-mark > svg").evaluate(IS_DRAWN)
+    await expect(chat.turn("say Later.").locator(".message-user .message-text")).to_have_css(
+        "text-decoration-line", "line-through"
+    )
