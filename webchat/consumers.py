@@ -216,8 +216,10 @@ class ChatConsumer(AsyncWebsocketConsumer):
             self.subscription.feed.close()
 
     def _read_inbox(self) -> None:
-        reading = self._guarded(self.subscription.feed.read_inbox())
-        self.reading = asyncio.create_task(reading, name=f"inbox of {self.conversation_id}")
+        self.reading = asyncio.create_task(self._read(), name=f"inbox of {self.conversation_id}")
+
+    async def _read(self) -> None:
+        await self._guarded(self.subscription.feed.read_inbox())
 
     async def _on_room(self) -> None:
         await self._guarded(self.subscription.send_postponed())

@@ -40,7 +40,7 @@ class Notifier:
             name=f"notice of tool call {live.id}",
         )
         self._sending[live] = task
-        task.add_done_callback(partial(self._forget, live))
+        task.add_done_callback(partial(self._forget, live, notice))
 
     def is_sending(self, live: LiveCall) -> bool:
         """Return whether a notice of a call is on its way."""
@@ -98,7 +98,10 @@ class Notifier:
         if self._live:
             self.watch()
 
-    def _forget(self, live: LiveCall, sent: asyncio.Task[None]) -> None:
+    def _forget(
+        self, live: LiveCall, notice: Coroutine[Any, Any, None], sent: asyncio.Task[None]
+    ) -> None:
+        notice.close()  # it never began if the loop has ended meanwhile
         if self._sending.get(live) is sent:
             del self._sending[live]
 

@@ -109,9 +109,16 @@ class ToolBody:
         given += named.pop(self._schema.var_positional_field, ())
         with _passing_on():
             value = self._schema.function(*given, **named)
-            if inspect.isawaitable(value):
-                value = asyncio.run_coroutine_threadsafe(_awaited(value), self._loop).result()
-            return value
+            return self._await_on_loop(value) if inspect.isawaitable(value) else value
+
+    def _await_on_loop(self, value: Any) -> Any:
+        """Let the loop of the call await it. If that has ended meanwhile, it is closed: nobody awaits it any more."""
+        waiting = _awaited(value)
+        try:
+            return asyncio.run_coroutine_threadsafe(waiting, self._loop).result()
+        finally:
+            for coroutine in filter(inspect.iscoroutine, (waiting, value)):
+                coroutine.close()
 
 
 def call_of(name: str, tool_args: dict[str, Any], ctx: RunContext[Any], *, scope: str) -> ToolCall:

@@ -1,6 +1,7 @@
 """A real pydantic-ai agent under governance: its model reads what happened, and its run goes on (B8)."""
 
 import asyncio
+import gc
 import sys
 import threading
 from dataclasses import dataclass
@@ -526,6 +527,30 @@ class TestAPlainFunction:
         finally:
             release.set()
         await eventually(lambda: harness.executor.abandoned == 0)
+
+    def test_that_was_left_alone_may_find_its_loop_ended(self):
+        release, has_returned = threading.Event(), threading.Event()
+
+        async def later():
+            return "never"
+
+        def late() -> object:
+            release.wait(30)
+            has_returned.set()
+            return later()
+
+        async def run():
+            agent = Agent(capabilities=[Governance(make_executor())])
+            agent.tool_plain(metadata={"governance": {"timeout": 0.05}})(late)
+            return await agent.run("go", model=scripted([call("late")]))
+
+        assert "it may still be running" in asyncio.run(run()).output
+        (thread,) = (one for one in threading.enumerate() if one.name.startswith("tool late"))
+        release.set()
+        thread.join(30)
+        del thread
+        gc.collect()  # what nobody awaits would be told of now
+        assert has_returned.is_set()
 
     async def test_may_run_in_a_process(self, with_processes):
         harness = with_processes

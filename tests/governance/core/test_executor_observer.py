@@ -1,6 +1,7 @@
 """The observer is told in order, nothing after the end, and its failures stay its own."""
 
 import asyncio
+import gc
 from collections import Counter
 
 import pytest
@@ -174,3 +175,17 @@ class TestObserver:
         call.body.context.progress("too late", output="too late")
 
         assert (call.live.last_progress, call.live.partial_output) == (None, "")
+
+
+def test_notices_that_wait_as_their_loop_ends_warn_of_nothing():
+    async def move_twice_and_leave():
+        harness, call = await start_one(timeout=30)
+        harness.observer.gates["moved"] = asyncio.Event()
+        for seconds in (60, 90):
+            assert harness.executor.set_deadline(call.live, seconds)
+        await harness.observer.arrived["moved"].wait()
+        return harness
+
+    harness = asyncio.run(move_twice_and_leave())
+    gc.collect()
+    assert harness.observer.names() == ["started", "late"]
