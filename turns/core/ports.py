@@ -139,6 +139,10 @@ class TurnStore(Protocol):
     async def sweep(self, live: Collection[UUID]) -> None:
         """End the turns that have no live owner, and those that name this process although it runs only `live`."""
 
+    async def find_deleted(self, live: Collection[UUID]) -> Collection[UUID]:
+        """Return the turns of `live` that are stored nowhere any more."""
+        ...
+
     async def dispatch_again(self) -> None:
         """Dispatch turns again that were queued a while ago and that nobody has claimed."""
 

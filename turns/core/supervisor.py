@@ -318,11 +318,19 @@ class TurnSupervisor:
             await self._on_poll()
 
     async def _sweep(self) -> None:
+        await self._drop_deleted()
         await self._store.sweep(tuple(self._live))
         await self._store.dispatch_again()
         if self.has_room:
             for conversation_id in await self._store.waiting_conversations():
                 self.wake(conversation_id)
+
+    async def _drop_deleted(self) -> None:
+        """End the tools of turns that are stored nowhere any more: they may write nothing for long, and notice nothing."""
+        for turn_id in await self._store.find_deleted(tuple(self._live)):
+            if (live := self._live.get(turn_id)) is not None:
+                live.is_fenced = True
+                live.token.cancel(Cancellation(reason=CancelReason.ERROR, note="it was deleted"))
 
 
 def _ids_of(turn: ClaimedTurn) -> dict[str, str]:

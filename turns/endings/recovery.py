@@ -53,6 +53,11 @@ def end_lost(process: Process, live: Collection[UUID]) -> Notifications:
     return _end(lost, "A turn was lost by its owner")
 
 
+def find_deleted(live: Collection[UUID]) -> set[UUID]:
+    """Return those of `live` that have no row any more: it went with its user or its conversation."""
+    return set(live).difference(Turn.objects.filter(pk__in=live).values_list("pk", flat=True))
+
+
 def end_abandoned(process: Process) -> None:
     """End whatever `process` still owns as interrupted by its shutdown, and let it retire."""
     ending = ending_of(Cancellation(reason=CancelReason.SHUTDOWN))

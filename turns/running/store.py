@@ -28,6 +28,7 @@ _claim_next = run_in_db_thread_plainly(scheduling.claim_next)
 _pending = run_in_poll_thread(requests.pending)
 _settle = run_in_db_thread(requests.settle)
 _sweep = run_in_db_thread(recovery.sweep)
+_find_deleted = run_in_query_thread(recovery.find_deleted)
 _dispatch_again = run_in_db_thread(scheduling.dispatch_again)
 _waiting_conversations = run_in_query_thread(scheduling.waiting_conversations)
 
@@ -91,6 +92,10 @@ class DatabaseStore:
     async def sweep(self, live: Collection[UUID]) -> None:
         """End what has no live owner, and tell of it."""
         await notify(await _sweep(self._ownership.process, live), notify_owner=self._notify_owner)
+
+    async def find_deleted(self, live: Collection[UUID]) -> Collection[UUID]:
+        """Return the turns of `live` that are stored nowhere any more."""
+        return await _find_deleted(live) if live else ()
 
     async def dispatch_again(self) -> None:
         """Dispatch turns again that were queued a while ago and that nobody has claimed."""

@@ -26,6 +26,7 @@ class MemoryStore:
         self.failures: list[Exception] = []
         self.attempts = 0
         self.swept: list[tuple[UUID, ...]] = []
+        self.deleted: set[UUID] = set()
         self.dispatched_again = 0
         self.claiming = asyncio.Event()
         self.after_end: Callable[[], None] = lambda: None
@@ -91,6 +92,9 @@ class MemoryStore:
 
     async def sweep(self, live) -> None:
         self.swept.append(tuple(live))
+
+    async def find_deleted(self, live):
+        return self.deleted.intersection(live)
 
     async def dispatch_again(self) -> None:
         self.dispatched_again += 1

@@ -485,6 +485,22 @@ class TestFence:
         assert harness.journals["one"].outcomes["c1"].status is CallStatus.CANCELLED
         assert (harness.store.attempts, harness.store.claims) == (0, [turn.id])
 
+    async def test_drops_a_turn_that_is_stored_nowhere_any_more(self, make_harness):
+        harness = make_harness(sweep_interval=0.001)
+        turn = harness.queue("one", [call("c1", "hold", name="a")])
+        other = harness.queue("two", [call("c2", "hold", name="b")])
+        for each in (turn, other):
+            harness.supervisor.wake(each.conversation_id)
+        harness.supervisor.start()
+        await harness.harness.until_begun("a", "b")
+
+        harness.store.deleted.add(turn.id)
+        await eventually(lambda: harness.supervisor.find_turn(turn.id) is None)
+
+        assert harness.journals["one"].outcomes["c1"].status is CallStatus.CANCELLED
+        assert harness.store.attempts == 0
+        assert harness.supervisor.find_turn(other.id) is not None
+
     async def test_leaves_a_runner_behind_that_does_not_end(self, harness):
         turn = harness.queue("one", [text("One")])
         held = harness.journals["one"].hold("save_reply")

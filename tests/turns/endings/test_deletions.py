@@ -1,5 +1,6 @@
 """Deleting a conversation. It is hidden at once, what runs is cancelled, no word of it stays, and the record does."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tests.turns.tools.scripted_agents import child, spawn, use_scripts
 from turns import selectors, services
 from turns.exceptions import ConversationNotFound, MessageRejected, TurnNotFound
 from turns.models import CancelRequest, Conversation, ConversationChange, Event, Message, Turn
+from turns.running import runtime
 from turns.testing import call, text
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -144,6 +146,49 @@ async def test_sub_agents_end_and_their_conversations_go_too(
     assert await in_database(lambda: rows_with(SECRET)) == []
     with pytest.raises(ConversationNotFound):
         await selectors.snapshot(conversation_id=turn.conversation_id, user=chat.user)
+
+
+async def test_what_runs_for_a_user_who_is_deleted_ends_with_the_user(
+    chat: ChatDriver, fake_tools: FakeTools, settings: Any, caplog: pytest.LogCaptureFixture
+):
+    """Rows go first here, and nothing of it is written any more: nothing would be noticed."""
+    settings.TURNS_SWEEP_INTERVAL = 0.05
+    settings.GOVERNANCE_APPROVAL = {}
+    use_scripts(
+        chat,
+        go=[
+            [spawn("s1", SECRET), call("c1", "held", gate="never"), call("c2", "asked")],
+            [text("It works.")],
+        ],
+        **{SECRET: [[call("c3", "held", gate="never")]]},
+    )
+    turn_id = await chat.say()
+    await chat.running(turn_id, "c1")
+    await chat.asked(turn_id, "c2")
+    below = await child(SECRET, status="running")
+    await chat.running(below.pk, "c3")
+    (held, other) = await bodies("held", 2)
+
+    await in_database(chat.user.delete)
+    await eventually(lambda: held.done() and other.done())
+
+    async def is_idle() -> bool:
+        return await runtime.live_turns() == 0
+
+    await eventually(is_idle)
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+async def bodies(tool_name: str, count: int) -> list[asyncio.Task[Any]]:
+    """Return the tasks of so many bodies of a tool, once they run."""
+
+    def found() -> list[asyncio.Task[Any]] | None:
+        tasks = [
+            task for task in asyncio.all_tasks() if task.get_name().startswith(f"tool {tool_name} ")
+        ]
+        return tasks if len(tasks) == count else None
+
+    return await eventually(found)
 
 
 async def test_only_its_owner_deletes_a_conversation_and_not_one_of_a_sub_agent(
