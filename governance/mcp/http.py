@@ -24,6 +24,7 @@ from governance.toolbox.settings import ToolboxSettings
 
 _CONNECT_TIMEOUT = 10.0
 _GOODBYE_TIMEOUT = 1.0
+_LISTEN_PAUSE = 0.5  # seconds
 _SESSION = "mcp-session-id"
 _PLAIN = "identity"
 _EVENTS = {"content-type": "text/event-stream"}
@@ -166,6 +167,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         self._on_stuck = on_stuck
         self._calls: dict[Any, OpenCall] = {}
         self._giving_up: set[asyncio.Task[None]] = set()
+        self._next_listen = 0.0
         # How many calls there may be at once is the executor's business.
         limits = httpx2.Limits(max_connections=None)
         self._transport = httpx2.AsyncHTTPTransport(verify=tls, trust_env=False, limits=limits)
@@ -194,7 +196,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
             return self._read(await self._answered(request, read=read))
         if request.method == "POST":
             return await self._notify(request) or httpx2.Response(202)
-        return self._read(await self._answered(request, read=None))
+        return await self._listen(request)
 
     async def aclose(self) -> None:
         """Close every connection, after pending notifications were sent."""
@@ -203,6 +205,14 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         for task in self._giving_up:
             task.cancel()
         await self._transport.aclose()
+
+    async def _listen(self, request: httpx2.Request) -> httpx2.Response:
+        """Open a stream, one in `_LISTEN_PAUSE` at most: a server may end each at once and ask for another."""
+        now = asyncio.get_running_loop().time()
+        at = max(self._next_listen, now)
+        self._next_listen = at + _LISTEN_PAUSE
+        await asyncio.sleep(at - now)
+        return self._read(await self._answered(request, read=None))
 
     async def _call(self, request: httpx2.Request, request_id: Any) -> httpx2.Response:
         """Request a tool call; answer it ourselves if the caller leaves."""
@@ -243,8 +253,9 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         call: OpenCall | None = None,
     ) -> httpx2.Response:
         """Return the response with a body that is bounded, and can be given up."""
-        longest = self._timing.longest_message
-        answer = ResponseStream(response, longest=longest, request_id=request_id, on_close=on_close)
+        answer = ResponseStream(
+            response, timing=self._timing, request_id=request_id, on_close=on_close
+        )
         if call is not None:
             call.answer = answer
             answer.on_break = partial(self._record_failure, call.request_state)

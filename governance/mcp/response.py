@@ -7,6 +7,9 @@ from typing import Any
 
 import httpx2
 
+from governance.mcp.specs import McpTiming
+from governance.mcp.throttle import Throttle
+
 _READ_AHEAD = 8
 _CANCELLED = -32800  # the code of language servers for a cancelled request
 
@@ -15,21 +18,22 @@ class ResponseStream(httpx2.AsyncByteStream):
     """Passes the body on. `on_close` is called when its reader has finished.
 
     If `on_break` is set, a document that breaks off ends with our own error response instead of an exception. A
-    single document may have `longest` bytes. A stream of events has no limit: its reader bounds each event.
+    single document is bounded. A stream of events has no end: its reader bounds each event, and a throttle all of them.
     """
 
     def __init__(
         self,
         response: httpx2.Response,
         *,
-        longest: int,
+        timing: McpTiming,
         request_id: Any,
         on_close: Callable[[], object],
     ) -> None:
         content_type = response.headers.get("content-type", "")
         self.is_stream = content_type.lower().startswith("text/event-stream")
         self._response = response
-        self._longest = longest
+        self._longest = timing.longest_message
+        self._throttle = Throttle(timing)
         self._request_id = request_id
         self._on_close = on_close
         self.on_break: Callable[[Exception], object] | None = None
@@ -72,6 +76,8 @@ class ResponseStream(httpx2.AsyncByteStream):
                 if size > self._longest and not self.is_stream:
                     raise httpx2.ReadError("The answer is too long.")
                 await self._pieces.put(piece)
+                if self.is_stream:
+                    await self._throttle.wait_after(piece)
         except httpx2.TransportError as error:
             if self.on_break is None or self.is_stream:  # of a stream, the SDK notes the end itself
                 await self._pieces.put(error)

@@ -30,6 +30,10 @@ from governance.mcp.specs import FoundTool, McpTiming, ServerSpec, Transport
 from governance.mcp.stdio import StdioServer
 
 logger = logging.getLogger(__name__)
+for _name in ("mcp.client", "mcp.shared"):
+    # The SDK logs what a server sends, line by line. Why a server cannot be used is told in our own words.
+    if (_theirs := logging.getLogger(_name)).level == logging.NOTSET:
+        _theirs.setLevel(logging.CRITICAL)
 
 _INVALID = "its definition does not follow the protocol"
 _MOST_PAGES = 100

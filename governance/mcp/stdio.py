@@ -23,6 +23,7 @@ from governance.mcp.errors import ServerUnavailable
 from governance.mcp.message_filter import Streams
 from governance.mcp.request_state import RequestState, RequestStates
 from governance.mcp.specs import McpTiming, ServerSpec
+from governance.mcp.throttle import Throttle
 from governance.sanitize import sanitize_json
 
 logger = logging.getLogger(__name__)
@@ -156,6 +157,7 @@ class StdioServer:
     async def _read(self, reader: asyncio.StreamReader) -> None:
         """Pass on line after line; read nothing while a message is not taken."""
         buffer = bytearray()
+        throttle = Throttle(self._timing)
         try:
             while chunk := await reader.read(_CHUNK):
                 searched = len(buffer)
@@ -168,6 +170,7 @@ class StdioServer:
                 if len(buffer) > self._timing.longest_message:
                     self.abort("it sent a message that is too long")
                     return
+                await throttle.wait_after(chunk)
         except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
             pass  # the other side is gone, or we are closing
         if await self._exit_status(within=_LAST_WORDS) is None:

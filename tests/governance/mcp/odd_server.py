@@ -73,6 +73,10 @@ class OddServer(TcpServer):
         else:
             _send(writer, b"", status="202 Accepted" if method else "405 Method Not Allowed")
 
+    def _begin_session(self, writer, id, result):
+        body = json.dumps({"jsonrpc": "2.0", "id": id, "result": result}).encode()
+        _send(writer, body, **{"mcp-session-id": "1"})
+
     def _call(self, writer, id):
         if self.habit in ODD_ANSWERS:
             body, more = ODD_ANSWERS[self.habit]

@@ -9,6 +9,7 @@ from governance import Cancellation, CancelReason, CancelSource
 from governance.core.calls import CallStatus, Disposition, ErrorType
 from governance.mcp import http
 from governance.mcp.response import ResponseStream
+from governance.mcp.specs import McpTiming
 from governance.mcp.tools import McpTools
 from tests.governance.mcp.support import QUICK, address
 from tests.support import eventually, with_room
@@ -152,7 +153,8 @@ async def test_an_endless_document_is_cut_off():
                 yield b"x" * 1000
 
     response = httpx2.Response(200, stream=Endless())
-    answer = ResponseStream(response, longest=10_000, request_id=1, on_close=lambda: None)
+    timing = McpTiming(longest_message=10_000)
+    answer = ResponseStream(response, timing=timing, request_id=1, on_close=lambda: None)
     with pytest.raises(httpx2.ReadError):
         async for _ in answer:
             pass

@@ -33,6 +33,7 @@ names = [
     "rename",
     "riddle",
     "steps",
+    "yawn",
 ]
 cancelled: list[object] = []
 
@@ -54,6 +55,13 @@ def progress(request, done, message=""):
 
 def echo(request):
     say(request, request["params"]["arguments"].get("text", ""))
+
+
+def yawn(request):
+    """Answer, then write empty lines without end."""
+    say(request, "yawning")
+    while True:
+        sys.stdout.write("\n" * 1_000)
 
 
 def meta(request):

@@ -1,0 +1,26 @@
+"""Slows down the reading of a stream without end, so that its server takes no more than its share of the event loop."""
+
+import asyncio
+
+from governance.mcp.specs import McpTiming
+
+_BURST = 10.0  # seconds of reading that pass at once: the longest message is one of them
+_LINES = 5  # of a stream for each message, with room
+
+
+class Throttle:
+    """Bounds what is read of one stream: bytes, and lines, which cost time even if they say nothing."""
+
+    def __init__(self, timing: McpTiming) -> None:
+        self._seconds_per_byte = _BURST / timing.longest_message
+        self._seconds_per_line = 1 / (_LINES * timing.messages_per_second)
+        self._paid_until = 0.0
+
+    async def wait_after(self, piece: bytes) -> None:
+        """Wait until more may be read."""
+        now = asyncio.get_running_loop().time()
+        lines = max(piece.count(b"\n"), piece.count(b"\r"))
+        cost = max(len(piece) * self._seconds_per_byte, lines * self._seconds_per_line)
+        self._paid_until = max(self._paid_until, now - _BURST) + cost
+        if self._paid_until > now:
+            await asyncio.sleep(self._paid_until - now)

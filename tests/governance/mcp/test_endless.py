@@ -1,0 +1,98 @@
+"""Servers that send without end. They take their share of the event loop and no more, and fill no log (T1)."""
+
+import asyncio
+import logging
+import time
+
+import pytest
+
+from governance import Cancellation, CancelReason
+from governance.core.calls import Disposition
+from governance.mcp.http import _LISTEN_PAUSE
+from governance.mcp.specs import McpTiming
+from governance.mcp.throttle import Throttle
+from tests.governance.mcp.odd_server import VERSION, OddServer
+from tests.governance.mcp.support import address, unruly
+from tests.support import eventually
+
+_STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
+_CHATTER = b"event: evil\ndata: x\n\n: \n\n" * 1_000
+_AGAIN = b"retry: 0\nid: 1\ndata: \n\n"
+
+
+class EndlessServer(OddServer):
+    """Ends each stream at once and asks for another, or fills the answer to a call with events of no kind."""
+
+    def __init__(self, habit):
+        super().__init__(habit)
+        self.opened_at = []
+
+    def _answer(self, writer, message):
+        if message.get("method") == "initialize":
+            about = {"name": "endless", "version": "1"}
+            words = {"protocolVersion": VERSION, "capabilities": {}, "serverInfo": about}
+            self._begin_session(writer, message["id"], words)
+        elif not message and self.habit == "reopens":
+            self.opened_at.append(asyncio.get_running_loop().time())
+            writer.write(_STREAM + _AGAIN)
+            writer.close()
+        elif message.get("method") == "tools/call" and self.habit == "chatters":
+            writer.write(_STREAM)
+            self._chatter(writer)
+        else:
+            super()._answer(writer, message)
+
+    def _chatter(self, writer):
+        if not writer.is_closing():
+            if writer.transport.get_write_buffer_size() < 1_000_000:
+                writer.write(_CHATTER)
+            asyncio.get_running_loop().call_later(0.001, self._chatter, writer)
+
+
+@pytest.fixture
+def sdk_log(caplog):
+    caplog.set_level(logging.DEBUG, logger="governance")
+    return lambda: [record for record in caplog.records if record.name.startswith("mcp.")]
+
+
+async def test_a_server_that_wants_each_stream_opened_again_is_asked_at_a_pace(harness):
+    async with EndlessServer("reopens") as server:
+        await harness.begin(address("odd", server.url))
+        await eventually(lambda: len(server.opened_at) > 3)
+        first, *_, last = server.opened_at[:4]
+        assert last - first > 3 * _LISTEN_PAUSE * 0.9
+        assert (await harness.run("odd_tool")).result == "fine"
+        await harness.tools.aclose()
+
+
+async def test_events_without_end_fill_no_log_and_hold_up_no_cancel(harness, sdk_log):
+    async with EndlessServer("chatters") as server:
+        await harness.begin(address("odd", server.url))
+        spent, began = time.process_time(), time.monotonic()
+        live, outcome = harness.call("odd_tool")
+        await eventually(lambda: time.monotonic() > began + 2)
+        assert time.process_time() - spent < 1.0
+        live.cancel(Cancellation(reason=CancelReason.USER))
+        assert (await outcome).disposition is Disposition.INDETERMINATE
+        assert sdk_log() == []
+        await harness.tools.aclose()
+
+
+async def test_empty_lines_of_a_command_without_end_are_read_at_a_pace(harness):
+    await harness.begin(unruly())
+    assert (await harness.run("unruly_yawn")).result == "yawning"
+    spent, began = time.process_time(), time.monotonic()
+    await eventually(lambda: time.monotonic() > began + 2)
+    assert time.process_time() - spent < 1.0
+
+
+async def test_what_fits_passes_at_once_and_the_rest_at_a_pace():
+    throttle = Throttle(McpTiming(longest_message=1_000, messages_per_second=1.0))
+    clock = asyncio.get_running_loop().time
+    began = clock()
+    await throttle.wait_after(b"x" * 1_000)
+    assert clock() - began < 1
+    for piece in (b"x" * 30, b"\n\n", b"\r\r"):
+        before = clock()
+        await throttle.wait_after(piece)
+        assert clock() - before > 0.2
