@@ -78,7 +78,7 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "webchat.static_files.StaticFilesMiddleware",
     "webchat.middleware.ContentSecurityPolicyMiddleware",
-    "webchat.middleware.NulCharacterMiddleware",
+    "webchat.middleware.AdminLookupsMiddleware",
     "webchat.sign_in.SignInMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.locale.LocaleMiddleware",

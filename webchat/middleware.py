@@ -1,15 +1,21 @@
-"""Puts a strict Content-Security-Policy on every answer, and lets no address ask for the character NUL."""
+"""Puts a strict Content-Security-Policy on every answer, and lets no lookup be an error of Django's admin."""
 
+import logging
 from collections.abc import Awaitable, Callable
 
 from asgiref.sync import iscoroutinefunction
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.core.exceptions import DisallowedHost
-from django.http import HttpRequest, HttpResponse
+from django.db import DataError
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.decorators import sync_and_async_middleware
 
 from webchat.conf import app_settings
 
+logger = logging.getLogger(__name__)
+
 HEADER = "Content-Security-Policy"
+_ERROR = "e"  # of a list's address, by Django: what it was asked for is left out
 
 GetResponse = (
     Callable[[HttpRequest], HttpResponse] | Callable[[HttpRequest], Awaitable[HttpResponse]]
@@ -33,20 +39,43 @@ def ContentSecurityPolicyMiddleware(get_response: GetResponse) -> GetResponse:  
 
 
 @sync_and_async_middleware
-def NulCharacterMiddleware(get_response: GetResponse) -> GetResponse:  # noqa: N802 - the same
-    """Replace NUL in what an address asks for: PostgreSQL compares nothing with it, so Django's admin would fail."""
+def AdminLookupsMiddleware(get_response: GetResponse) -> GetResponse:  # noqa: N802 - the same
+    """Let lists of the admin that are Django's or another app's answer lookups that no database compares.
+
+    The character NUL is replaced in every address: PostgreSQL compares nothing with it.
+    """
     if iscoroutinefunction(get_response):
 
         async def replace_async(request: HttpRequest) -> HttpResponse:
             answer: HttpResponse = await get_response(_without_nul(request))
             return answer
 
-        return replace_async
+        return _answering_lookups(replace_async)
 
     def replace(request: HttpRequest) -> HttpResponse:
         return get_response(_without_nul(request))  # type: ignore[return-value]  # not a coroutine
 
-    return replace
+    return _answering_lookups(replace)
+
+
+def _answering_lookups(middleware: GetResponse) -> GetResponse:
+    middleware.process_exception = _list_without_lookups  # type: ignore[union-attr]  # Django asks for it
+    return middleware
+
+
+def _list_without_lookups(request: HttpRequest, problem: Exception) -> HttpResponse | None:
+    """Answer such a lookup, or such a key of a chosen row, as Django answers unknown lookups."""
+    match = request.resolver_match
+    is_list = (
+        match is not None and match.app_name == "admin" and match.view_name.endswith("_changelist")
+    )
+    is_asked = bool(request.GET) or ACTION_CHECKBOX_NAME in request.POST
+    if not is_list or not is_asked or _ERROR in request.GET:
+        return None
+    if not isinstance(problem, DataError | OverflowError | ValueError):
+        return None
+    logger.warning("A list of the admin was asked for what makes no sense", exc_info=problem)
+    return HttpResponseRedirect(f"{request.path}?{_ERROR}=1")
 
 
 def _without_nul(request: HttpRequest) -> HttpRequest:
