@@ -1,22 +1,23 @@
 """Rolls up the durations of calls hour by hour, so that no page reads a month of calls (sync ORM).
 
 Each hour is counted from the rows of its calls, so counting it again changes nothing. An hour of which calls were
-deleted meanwhile keeps what it had.
+deleted meanwhile keeps what it had. A day is the sum of its hours.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from django.db import transaction
 from django.db.models import QuerySet
 
 from governance.core.calls import OPEN_STATUSES
-from governance.core.histograms import CallDurations, end_of
+from governance.core.histograms import Bins, CallDurations, add_up, end_of
 from governance.db_clock import database_now
-from governance.models import RolledUp, ToolCall, ToolHour
+from governance.models import RolledUp, ToolCall, ToolDay, ToolHour
 
 HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
 FIRST = timedelta(
     hours=24
 )  # how far back the first roll-up reaches; `roll_up_durations` goes further
@@ -25,6 +26,11 @@ LATE = timedelta(minutes=1)  # a row may be stored a little after the moment tha
 
 def full_hour(moment: datetime) -> datetime:
     return moment.replace(minute=0, second=0, microsecond=0)
+
+
+def full_day(moment: datetime) -> datetime:
+    """Return the first moment of a day of UTC."""
+    return full_hour(moment.astimezone(UTC)).replace(hour=0)
 
 
 def roll_up() -> bool:
@@ -114,6 +120,21 @@ def _store(hour: datetime, found: Iterable[ToolHour]) -> None:
         update_conflicts=True,
         unique_fields=["hour", "tool_name"],
         update_fields=["calls", "open_calls", "bins"],
+    )
+    _add_up_day(full_day(hour), [row.tool_name for row in whole])
+
+
+def _add_up_day(day: datetime, tools: Iterable[str]) -> None:
+    RolledUp.objects.select_for_update().get(pk=1)  # other hours of the day may change meanwhile
+    hours = ToolHour.objects.filter(hour__gte=day, hour__lt=day + DAY, tool_name__in=tools)
+    totals: defaultdict[str, Bins] = defaultdict(dict)
+    for name, bins in hours.order_by().values_list("tool_name", "bins"):
+        add_up(totals[name], bins)
+    ToolDay.objects.bulk_create(
+        [ToolDay(day=day, tool_name=name, bins=total) for name, total in totals.items()],
+        update_conflicts=True,
+        unique_fields=["day", "tool_name"],
+        update_fields=["bins"],
     )
 
 

@@ -1,16 +1,18 @@
 """How long the calls of tools ran in the last hour, day, week or month. Read from roll-ups and the rows beyond them (sync ORM)."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from typing import Any
 
+from django.db.models import Q, QuerySet
 from django.utils.timezone import localtime
 
 from governance.core.histograms import Bins, CallDurations, End, add_up, end_of
 from governance.db_clock import database_now
-from governance.models import RolledUp, ToolHour
-from governance.rollups import FIRST, HOUR, add_calls, calls_between, full_hour
+from governance.models import RolledUp, ToolDay, ToolHour
+from governance.rollups import DAY, FIRST, HOUR, add_calls, calls_between, full_day, full_hour
 
 MOST_ROWS = 10_000  # of one tool that are read to be exact
 SPANS = {
@@ -48,10 +50,8 @@ def read(span: timedelta, tool_name: str = "") -> Statistics:
     since, rows_from, is_exact = asked, asked, True
     if span > HOUR:
         since, rows_from = _hours(now, asked)
-        hours = ToolHour.objects.filter(hour__gte=since, hour__lt=rows_from)
-        hours = hours.filter(tool_name=tool_name) if tool_name else hours
         totals: defaultdict[str, Bins] = defaultdict(dict)
-        for name, bins in hours.order_by().values_list("tool_name", "bins"):
+        for name, bins in _rolled_up(since, rows_from, tool_name):
             add_up(totals[name], bins)
         for name, total in totals.items():
             found[name].add_bins(total)
@@ -59,6 +59,19 @@ def read(span: timedelta, tool_name: str = "") -> Statistics:
     calls = calls_between(rows_from)
     add_calls(calls.filter(tool_name=tool_name) if tool_name else calls, found)
     return Statistics(since=since, is_partial=since > asked, is_exact=is_exact, by_tool=dict(found))
+
+
+def _rolled_up(since: datetime, until: datetime, tool_name: str) -> Iterator[tuple[str, Bins]]:
+    """Return the bins of full hours by tool: of whole days at once, of the hours before and after them one by one."""
+    first, last = full_day(since + DAY - HOUR), full_day(until)
+    hours = ToolHour.objects.filter(hour__gte=since, hour__lt=until)
+    parts: list[QuerySet[Any]] = [hours]
+    if first < last:
+        days = ToolDay.objects.filter(day__gte=first, day__lt=last)
+        parts = [days, hours.filter(Q(hour__lt=first) | Q(hour__gte=last))]
+    for rows in parts:
+        of_tool = rows.filter(tool_name=tool_name) if tool_name else rows
+        yield from of_tool.order_by().values_list("tool_name", "bins")
 
 
 def _hours(now: datetime, asked: datetime) -> tuple[datetime, datetime]:

@@ -34,7 +34,7 @@ SPAN_LABELS = {
 }
 EXACT = gettext_lazy("The figures are exact: each is counted from the row of its call.")
 BINNED = gettext_lazy(
-    "Hours that are over are counted in hourly roll-ups. There a duration may show up to a sixteenth longer than it was. A month of a dozen busy tools takes the server about half a second."
+    "Hours that are over are counted in hourly roll-ups. There a duration may show up to a sixteenth longer than it was. A month of a dozen busy tools takes the server about an eighth of a second."
 )
 
 

@@ -3,7 +3,7 @@
 from governance.models.approvals import Approval
 from governance.models.calls import ToolCall
 from governance.models.exports import Export
-from governance.models.histograms import RolledUp, ToolHour
+from governance.models.histograms import RolledUp, ToolDay, ToolHour
 from governance.models.mcp_servers import McpServer, McpServerChange
 from governance.models.policies import DefaultPolicy, Limits, PolicyChange, ToolPolicy
 
@@ -17,6 +17,7 @@ __all__ = [
     "PolicyChange",
     "RolledUp",
     "ToolCall",
+    "ToolDay",
     "ToolHour",
     "ToolPolicy",
 ]

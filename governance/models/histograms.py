@@ -1,4 +1,4 @@
-"""How long calls ran, rolled up per tool and hour: outlives the calls."""
+"""How long calls ran, rolled up per tool and hour, and the hours per day: outlives the calls."""
 
 from django.db import models
 from django.utils.translation import gettext_lazy as _
@@ -32,6 +32,26 @@ class ToolHour(models.Model):
 
     def __str__(self) -> str:
         return f"{self.tool_name} {self.hour:%Y-%m-%d %H}"
+
+
+class ToolDay(models.Model):
+    """The hours of one tool within a day of UTC, added up: a month of them is read at once."""
+
+    tool_name = models.CharField(_("tool"), max_length=128)
+    day = models.DateTimeField(_("day"), help_text=_("Its first moment."))
+    bins = models.JSONField(_("durations"), default=dict)
+
+    class Meta:
+        app_label = "governance"
+        verbose_name = _("day of a tool")
+        verbose_name_plural = _("days of tools")
+        ordering = ["day", "tool_name"]
+        constraints = [
+            models.UniqueConstraint(fields=["day", "tool_name"], name="governance_tool_day_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.tool_name} {self.day:%Y-%m-%d}"
 
 
 class RolledUp(models.Model):

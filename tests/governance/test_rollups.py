@@ -3,15 +3,18 @@
 import random
 from collections import defaultdict
 from datetime import timedelta
+from importlib import import_module
 from io import StringIO
 
 import pytest
+from django.apps import apps
 from django.core.management import CommandError, call_command
+from django.db import connection
 
 from governance import rollups, statistics
 from governance.core.histograms import CallDurations, bin_of, end_of
 from governance.db_clock import database_now
-from governance.models import RolledUp, ToolCall, ToolHour
+from governance.models import RolledUp, ToolCall, ToolDay, ToolHour
 from governance.statistics import SPANS
 
 pytestmark = pytest.mark.django_db
@@ -74,6 +77,53 @@ def test_the_figures_of_a_span_are_those_of_its_calls(past, span):
         assert figures(found.of(name)) == figures(durations)
         assert figures(statistics.read(SPANS[span], name).of(name)) == figures(durations)
     assert figures(found.of("nothing")) == figures(CallDurations())
+
+
+def test_a_month_is_read_by_whole_days(past):
+    call_command("roll_up_durations", days=30, stdout=StringIO())
+    before = {name: figures(of) for name, of in statistics.read(SPANS["30d"]).by_tool.items()}
+    today = rollups.full_day(database_now())
+    ToolHour.objects.filter(hour__gte=today - 3 * rollups.DAY, hour__lt=today).delete()
+    after = {name: figures(of) for name, of in statistics.read(SPANS["30d"]).by_tool.items()}
+    assert after == before
+    assert figures(statistics.read(SPANS["7d"], "probe").of("probe")) == before["probe"]
+
+
+def days_by_hours():
+    """What the days have to be, by the rows of their hours."""
+    found = defaultdict(CallDurations)
+    for row in ToolHour.objects.all():
+        found[rollups.full_day(row.hour), row.tool_name].add_bins(row.bins)
+    return {key: of.as_bins() for key, of in found.items() if of.calls}
+
+
+def days():
+    return {(row.day, row.tool_name): row.bins for row in ToolDay.objects.all() if row.bins}
+
+
+def test_a_day_is_the_sum_of_its_hours_whatever_happens_to_them(past, make_call):
+    row = make_call(status="running", requested_at=database_now() - timedelta(hours=30))
+    call_command("roll_up_durations", days=3, stdout=StringIO())
+    assert days() == days_by_hours()
+    known = days()
+    ToolCall.objects.filter(pk=row.pk).update(status="succeeded", duration_ms=70)
+    all_rolled_up()
+    assert days() == days_by_hours() != known
+    call_command("roll_up_durations", days=30, stdout=StringIO())
+    assert days() == days_by_hours()
+    known = days()
+    ToolCall.objects.filter(pk__gt=row.pk - 100).delete()
+    call_command("roll_up_durations", days=30, stdout=StringIO())
+    assert days() == days_by_hours() == known
+
+
+def test_the_migration_adds_up_the_hours_that_are_there(past):
+    call_command("roll_up_durations", days=30, stdout=StringIO())
+    known = days()
+    ToolDay.objects.all().delete()
+    migration = import_module("governance.migrations.0018_days_of_tools")
+    migration.add_up_hours(apps, connection.schema_editor())
+    assert days() == known != {}
 
 
 def test_what_is_rolled_up_again_is_the_same(past):
