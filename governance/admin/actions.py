@@ -14,12 +14,22 @@ from governance.admin.lookups import LookupsAdmin, Row
 
 
 class ActionsAdmin(LookupsAdmin[Row]):
-    """Shows the list again, as it was sent, when one of its actions is refused. Django would forget what was chosen."""
+    """Shows the list again, as it was sent, when one of its actions is refused. Django would forget what was chosen.
+
+    What is done with chosen rows stands below them, as on our own pages.
+    """
+
+    show_full_result_count = False
+    actions_on_top = False
+    actions_on_bottom = True
 
     @property
     def media(self) -> Media:
-        """Take over that rows beyond this page were chosen, too."""
-        return super().media + Media(js=["governance/actions.js"])
+        """Take over that rows beyond this page were chosen, too. On a phone rows are cards."""
+        return super().media + Media(
+            css={"all": ["governance/admin.css"]},
+            js=["governance/actions.js", "governance/cards.js"],
+        )
 
     def refuse_action(self, request: HttpRequest, words: str, *, field: str = "") -> HttpResponse:
         """Say why nothing was done, and show what was chosen. `field` is where the answer is missing."""
@@ -45,8 +55,9 @@ class ActionsAdmin(LookupsAdmin[Row]):
         )
 
     def get_changelist_instance(self, request: HttpRequest) -> Any:
-        """Note which rows were chosen."""
+        """Note which rows were chosen. Count once, below the list: what is beside the search would claim to know all."""
         changelist = super().get_changelist_instance(request)
+        changelist.full_result_count = changelist.result_count
         chosen = set(request.POST.getlist(ACTION_CHECKBOX_NAME))
         for row in changelist.result_list:
             row.is_chosen = str(row.pk) in chosen

@@ -36,7 +36,6 @@ class LimitsAdmin(AuditedAdmin[Limits], DurationsAdmin[Limits], LimitsModelAdmin
     change_form_template = "admin/governance/limits_form.html"
 
     class Media:
-        css = {"all": ["governance/admin.css"]}
         js = ["governance/refresh.js"]
 
     def get_urls(self) -> list[Any]:

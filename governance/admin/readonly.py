@@ -79,11 +79,7 @@ class ReadOnlyAdmin(PreparedRowsAdmin[Model], HistoryModelAdmin):
     actions: Any = None
     list_per_page = 50
     paginator = CappedPaginator
-    show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
-
-    class Media:
-        css = {"all": ["governance/admin.css"]}
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """History is written by what happens."""
@@ -134,12 +130,6 @@ class ReadOnlyAdmin(PreparedRowsAdmin[Model], HistoryModelAdmin):
             has_content=has_content,
             content_fields=self.content_fields,
         )
-
-    def get_changelist_instance(self, request: HttpRequest) -> Any:
-        """Count once, below the list: what is beside the search would claim to have counted everything."""
-        changelist = super().get_changelist_instance(request)
-        changelist.full_result_count = changelist.result_count
-        return changelist
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         """Link to the exports of what the list shows."""

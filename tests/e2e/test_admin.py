@@ -175,6 +175,57 @@ async def test_every_list_and_record_of_the_admin_opens(open_browser, browser_us
     await expect(page.get_by_label("Total limit")).to_be_visible()
 
 
+# Names as long as their columns, of one word: the widest that the lists of turns and calls can show.
+LONGEST_NAMES = """
+from datetime import timedelta
+from django.contrib.auth import get_user_model
+from django.utils import timezone
+from governance.models import Approval, ToolCall
+from turns.models import CancelRequest, Conversation, Process, Repair, Turn
+
+name, at = "w" * 60, timezone.now()
+person = get_user_model().objects.create_user(name)
+process = Process.objects.create(name=name[:50], host=name, pid=1, ended_at=at)
+place = Conversation.objects.create(owner=person, agent=name, title=name)
+by = {"ended_by_reason": "user", "ended_by_source": "button", "ended_by_name": name}
+turn = Turn.objects.create(
+    conversation=place, number=1, agent=name, owner=process, status="cancelled", queued_at=at, ended_at=at,
+    duration_ms=3_725_500, **by,
+)
+call = {"call_id": name, "group": str(turn.pk), "scope": str(place.pk), "tool_name": name}
+ToolCall.objects.create(
+    status="abandoned", error_type="cancelled", disposition="indeterminate", requested_at=at, duration_ms=3_725_500,
+    timeout_ms=3_725_500, timeout_source="override", **call, **by,
+)
+Approval.objects.create(requested_at=at, decided_at=at, decision="denied", by_name=name, reason=name, **call)
+CancelRequest.objects.create(
+    turn=turn, reason="user", source="button", by_name=name, note=name, requested_at=at, settled_at=at,
+    settled_ms=3_725_500, outcome="cancelled", tool_id=name,
+)
+Repair.objects.create(conversation=place, turn=turn, kind="missing_result", cause="CRASH", at=at)
+"""
+WITH_NAMES = (
+    "governance/toolcall",
+    "governance/approval",
+    "turns/turn",
+    "turns/conversation",
+    "turns/cancelrequest",
+    "turns/repair",
+)
+
+
+async def test_lists_fit_beside_their_filters_however_long_names_are(open_browser, site):
+    site.carry_out(LONGEST_NAMES)
+    admin = await open_browser(site, user="admin")
+    page = await admin.open("/admin/")
+    wide = []
+    for name in WITH_NAMES:
+        await page.goto(f"{site.url}/admin/{name}/?when=24h")
+        await expect(page.locator("#result_list tbody tr", has_text="w" * 60).first).to_be_visible()
+        wide += [] if await page.evaluate(FITS) else [name]
+    assert wide == []
+
+
 async def test_a_token_is_made_and_its_lists_fit_the_screen(open_browser, site):
     admin = await open_browser(site, user="admin")
     page = await admin.open("/admin/webchat/apitoken/add/")

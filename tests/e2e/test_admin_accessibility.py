@@ -7,6 +7,7 @@ from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Page, expect
 
 from tests.e2e.chat import has_started, state
+from tests.e2e.test_admin import FITS
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -24,6 +25,23 @@ OTHERS = (
     "governance/defaultpolicy/1/change/",
     "governance/defaultpolicy/1/history/",
     "governance/toolcall/?when=any",
+    "governance/policychange/",
+    "governance/export/",
+    "turns/turn/?when=any",
+    "turns/cancelrequest/?when=any",
+    "turns/repair/",
+    "turns/conversation/",
+    "turns/agent/",
+    "webchat/apitoken/",
+)
+CARDS = (
+    "governance/toolcall",
+    "turns/agent",
+    "turns/cancelledturn",
+    "turns/cancelrequest",
+    "turns/conversation",
+    "turns/process",
+    "turns/turn",
 )
 MOVED = "Promise.allSettled(document.getAnimations().map((moving) => moving.finished))"
 COMES_NEAR_ITS_LIMIT = """
@@ -107,6 +125,42 @@ async def test_our_pages_are_accessible(open_browser, browser_user, site):
             await page.locator("#result_list tbody th a").first.click()
         found += await findings(page, f"one of {name}")
     assert found == []
+
+
+LABELS = """
+    [...document.querySelectorAll("#result_list thead th")].map((head) => head.innerText.trim()).filter(Boolean).slice(1)
+"""
+SHOWN_BEFORE = """
+    [...document.querySelectorAll("#result_list tbody tr:first-child td")]
+        .map((cell) => getComputedStyle(cell, "::before").content).filter((text) => text !== "none")
+        .map((text) => JSON.parse(text))
+"""
+
+
+async def test_the_rows_of_lists_are_cards_on_a_phone(open_browser, browser_user, site):
+    chat = await browser_user.start_conversation()
+    await chat.say("wait 60")
+    await has_started(chat.card("seconds: 60"))
+    await chat.cancel_turn.click()
+    await chat.has_ended()
+    admin = await open_browser(site, user="admin")
+    page = await admin.open("/admin/")
+    for name in CARDS:
+        await page.set_viewport_size(DESKTOP)
+        await page.goto(f"{site.url}/admin/{name}/")
+        labels = await page.evaluate(LABELS)
+        await page.set_viewport_size(PHONE)
+        shown = await page.evaluate(SHOWN_BEFORE)
+        assert len(shown) > 1, name
+        assert [text.lower() for text in labels][-len(shown) :] == [
+            text.lower() for text in shown
+        ], name
+        assert await page.evaluate(SIDEWAYS) == [], name
+        assert await page.evaluate(FITS), name
+    await page.goto(f"{site.url}/admin/turns/process/")
+    before = await page.locator("#result_list .field-lease_age").first.inner_text()
+    await expect(page.locator("#result_list .field-lease_age").first).not_to_have_text(before)
+    assert len(await page.evaluate(SHOWN_BEFORE)) > 1  # those that were read again, too
 
 
 async def test_a_call_is_extended_and_cancelled_with_a_reason_and_the_page_says_what_became_of_it(

@@ -59,7 +59,6 @@ class AgentAdmin(
     ]
     search_fields = ["name", "description"]
     actions = ["make_default"]
-    show_full_result_count = False
     readonly_fields = ["sample_list", "tool_list", "tool_weight", "last_used", "turns"]
     fieldsets = [
         (
