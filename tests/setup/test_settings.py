@@ -237,10 +237,18 @@ def test_a_misspelled_name_in_the_environment_is_noticed(tmp_path):
         assert f"There is no setting {name}." in answer.stderr
 
 
+LOG_A_LINE = """
+import django, logging
+django.setup()
+logging.getLogger("turns.x").info("It happened", extra={"turn_id": 7})
+"""
+
+
 def test_the_sites_log_carries_the_ids_that_come_with_a_line(tmp_path):
-    script = (
-        "import django, logging; django.setup();"
-        "logging.getLogger('turns.x').info('It happened', extra={'turn_id': 7})"
-    )
-    answer = run("-c", script, VAR_DIR=str(tmp_path))
+    answer = run("-c", LOG_A_LINE, VAR_DIR=str(tmp_path))
     assert answer.stderr.rstrip().endswith("INFO turns.x: It happened turn_id=7")
+    answer = run("-c", LOG_A_LINE, VAR_DIR=str(tmp_path), LOG_FORMAT="json")
+    said = json.loads(answer.stderr)
+    assert (said["logger"], said["message"], said["turn_id"]) == ("turns.x", "It happened", 7)
+    answer = run("-c", LOG_A_LINE, VAR_DIR=str(tmp_path), LOG_FORMAT="xml")
+    assert answer.stderr.rstrip().endswith("LOG_FORMAT is one of ('line', 'json'), not 'xml'.")

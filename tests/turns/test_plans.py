@@ -9,9 +9,11 @@ from threading import local
 from typing import Any
 
 import pytest
+from django.apps import apps
+from django.contrib import admin
 from django.db import DatabaseError, connection, transaction
 from django.db.backends.utils import CursorWrapper
-from django.test import Client
+from django.test import Client, RequestFactory
 from django.urls import reverse
 from django.utils import timezone
 
@@ -276,57 +278,41 @@ async def test_no_list_of_the_admin_reads_what_is_over(
     assert readings.many == {}
 
 
-# Each single filter within the last day, of which there are a few rows only.
-DAY_FILTERS = {
-    "governance_toolcall": [
-        "status__exact=failed",
-        "error_type__exact=timeout",
-        "disposition__exact=settled",
-        "timeout_source__exact=own",
-        "ended_by_reason__exact=user",
-        "ended_by_source__exact=button",
-        "happened=moved",
-        "tool=nothing",
-        "ran_out=idle",
-        "ran=30",
-        "user={user}",
-        "agent=nothing",
-        "process={process}",
-        "message_source=voice",
-    ],
-    "governance_approval": ["decided=denied", "took=more", "user={user}", "process={process}"],
-    "turns_turn": [
-        "status__exact=failed",
-        "ended_by_reason__exact=user",
-        "source__exact=voice",
-        "ran_out=steps",
-        "ran=30",
-        "user={user}",
-        "agent=nothing",
-        "process={process}",
-        "tool=quick",
-        "happened=repaired",
-    ],
-    "turns_cancelrequest": [
-        "reason__exact=user",
-        "outcome=cancelled",
-        "user={user}",
-        "agent=nothing",
-        "process={process}",
-        "message_source=voice",
-        "tool=held",
-    ],
-}
-TIMES = {"governance_toolcall": "requested_at", "governance_approval": "requested_at"}
-TIMES |= {"turns_turn": "queued_at", "turns_cancelrequest": "requested_at"}
-OF_TODAY = 20
+# Those that begin with the last day.
+LONG_LISTS = (
+    "governance_toolcall",
+    "governance_approval",
+    "turns_turn",
+    "turns_cancelrequest",
+    "turns_cancelledturn",
+)
+
+
+def filters_of_a_day(name: str, user: Any, typed: Mapping[str, Any]) -> Iterator[str]:
+    """Each choice of each filter of a list; `typed` has what people type."""
+    request = RequestFactory().get("/")
+    request.user = user
+    model_admin = admin.site._registry[apps.get_model(name.replace("_", ".", 1))]
+    changelist = model_admin.get_changelist_instance(request)
+    for spec in changelist.filter_specs:
+        parameter = str(getattr(spec, "parameter_name", ""))
+        if parameter in typed:
+            yield f"{parameter}={typed[parameter]}"
+        elif parameter != "when":
+            chosen = (
+                choice["query_string"].removeprefix("?") for choice in spec.choices(changelist)
+            )
+            yield from filter(None, chosen)
+
+
+TIMES = {Turn: "queued_at"} | dict.fromkeys((ToolCall, Approval, CancelRequest), "requested_at")
+OF_TODAY = 5
 
 
 def _date_back() -> None:
     """Let all but a few rows of each list be of last month."""
     past = timezone.now() - timedelta(days=30)
-    models = (ToolCall, Approval, Turn, CancelRequest)
-    for model, field in zip(models, TIMES.values(), strict=True):
+    for model, field in TIMES.items():
         keep = list(model.objects.order_by("pk").values_list("pk", flat=True)[:OF_TODAY])
         model.objects.exclude(pk__in=keep).update(**{field: past})
     if connection.vendor == "postgresql":
@@ -342,12 +328,18 @@ async def test_no_filter_of_the_last_day_reads_what_is_older(
     def look() -> None:
         _date_back()
         client.force_login(admin_user)
-        facts = {"user": late_chat.user.username, "process": Turn.objects.all()[0].owner}
+        typed = {
+            "user": late_chat.user.username,
+            "agent": "assistant",
+            "process": Turn.objects.all()[0].owner,
+        }
+        lists = {name: [*filters_of_a_day(name, admin_user, typed)] for name in LONG_LISTS}
+        assert all(len(queries) > 10 for queries in lists.values())
         with connection.execute_wrapper(readings):
-            open_lists(client, DAY_FILTERS, **facts)
+            open_lists(client, lists)
 
     await in_database(look)
-    assert len(readings.rows) > 2 * len(DAY_FILTERS)
+    assert len(readings.rows) > 50
     assert readings.many == {}
 
 
