@@ -79,6 +79,7 @@ async def test_files_are_dropped_and_pasted(browser_user: BrowserUser):
     content = base64.b64encode(image()).decode()
     await chat.page.evaluate(GIVE, [content, "dragover", "#transcript"])
     await expect(chat.page.locator("#chat[data-drop]")).to_be_visible()
+    await check(chat.page)
     await chat.page.evaluate(GIVE, [content, "drop", "#transcript"])
     await chat.page.evaluate(GIVE, [content, "paste", "#composer-input"])
     await expect(waiting(chat)).to_have_count(2)

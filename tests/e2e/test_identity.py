@@ -3,6 +3,8 @@
 import pytest
 from playwright.async_api import expect
 
+from tests.e2e.test_accessibility import check
+
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
@@ -14,6 +16,7 @@ async def test_a_conversation_of_somebody_else_does_not_exist(open_browser, brow
     answer = await page.goto(foreign.page.url)
     assert answer.status == 404
     await expect(page.get_by_role("heading", name="There is nothing here")).to_be_visible()
+    await check(page)
 
 
 async def test_who_is_not_signed_in_signs_in_and_gets_what_was_asked_for(
@@ -27,6 +30,7 @@ async def test_who_is_not_signed_in_signs_in_and_gets_what_was_asked_for(
     await page.get_by_label("Password").fill("wrong")
     await page.get_by_role("button", name="Sign in").click()
     await expect(page.get_by_role("alert")).to_contain_text("correct username and password")
+    await check(page)
     await nobody.sign_in(page)
     await expect(page).to_have_url(chat.page.url)
     await expect(page.locator("#connection")).to_have_text("Connected")
@@ -40,6 +44,8 @@ async def test_a_sign_out_in_another_tab_is_noticed(open_browser, site):
     other = await person.join(chat)
     await other.page.get_by_role("button", name="Sign out").click()
     await expect(other.page.get_by_role("heading", name="You are signed out")).to_be_visible()
+    await check(other.page)
     await expect(chat.connection).to_have_text("Signed out")
     await expect(page.get_by_text("Your session ended.")).to_be_visible()
     await expect(page.get_by_role("link", name="Sign in")).to_be_visible()
+    await check(page)

@@ -6,6 +6,8 @@ from uuid import UUID
 import pytest
 from playwright.async_api import expect
 
+from tests.e2e.test_accessibility import check
+
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
@@ -35,6 +37,7 @@ async def test_a_parked_conversation_goes_on_by_its_button_and_gives_a_refused_m
     await chat.say("say Anybody?")
     await expect(chat.page.locator("#notice-text")).to_contain_text("This conversation is parked")
     await expect(chat.composer).to_have_value("say Anybody?")
+    await check(chat.page)
     other = await browser_user.join(chat)
     await notice.get_by_role("button", name="Resume").dblclick()
     await expect(notice).to_be_hidden()

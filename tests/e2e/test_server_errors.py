@@ -9,6 +9,7 @@ from playwright.async_api import Locator, expect
 
 from tests.e2e.chat import Chat
 from tests.e2e.site import Site
+from tests.e2e.test_accessibility import check
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -48,6 +49,7 @@ async def test_a_cancel_that_meets_a_server_error_is_asked_for_again_until_it_is
         await chat.cancel_turn.click()
         await expect(notice(chat)).to_be_visible()
         await expect(again).to_be_enabled()
+        await check(chat.page)
         await again.click()
         await expect(chat.running_bar).to_be_visible()
     await expect(chat.ending("Turn cancelled")).to_be_visible(timeout=15_000)

@@ -4,6 +4,7 @@ import pytest
 from playwright.async_api import expect
 
 from tests.e2e.chat import Chat, state
+from tests.e2e.test_accessibility import check
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -19,6 +20,7 @@ async def test_a_sub_agent_is_watched_and_cancelled_on_its_own_page(browser_user
     await expect(below.card("seconds: 60")).to_be_visible()
     await expect(below.composer).to_be_hidden()
     await expect(below.page.get_by_text("works here for another agent")).to_be_visible()
+    await check(below.page)
     await below.cancel_turn.click()
     await expect(below.ending("Turn cancelled")).to_be_visible()
     await below.page.get_by_role("link", name="ask assistant wait 60").last.click()

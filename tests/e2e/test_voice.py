@@ -7,6 +7,7 @@ import pytest_asyncio
 from playwright.async_api import Page, expect
 
 from tests.e2e.chat import Chat, has_started
+from tests.e2e.test_accessibility import check
 from tests.support import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -59,6 +60,7 @@ async def test_only_final_words_are_sent_and_a_spoken_stop_ends_the_turn_and_is_
     await expect(button).to_have_attribute("aria-pressed", "true")
     await expect(button).to_have_accessible_name("Listening. Press to stop listening.")
     await expect(note).to_contain_text("Your browser's vendor may process your speech")
+    await check(chat.page)
     await hear(chat.page, "wait", is_final=False)
     await hear(chat.page, "wait 60")
     await expect(note).to_have_text("Heard: wait 60")
@@ -126,6 +128,8 @@ async def test_each_error_has_its_sentence(speaker, error, sentence, is_over):
     await page.evaluate("error => window.ear.fail(error)", error)
     await expect(page.locator("#voice-note")).to_contain_text(sentence)
     await expect(microphone(page)).to_have_attribute("aria-pressed", str(not is_over).lower())
+    if error == "not-allowed":
+        await check(page)
     if not is_over:
         await eventually(lambda: page.evaluate("window.starts === 2"))
         await hear(page, "say I hear you.")
