@@ -3,7 +3,8 @@
 from importlib.util import find_spec
 
 from django.apps import AppConfig
-from django.db.models.signals import post_delete, post_migrate
+from django.conf import settings
+from django.db.models.signals import post_delete, post_migrate, pre_delete
 from django.utils.translation import gettext_lazy as _
 
 
@@ -21,6 +22,7 @@ class TurnsConfig(AppConfig):
         from turns import checks
         from turns.agents.lookup import make_first_agent
         from turns.attachments import rows
+        from turns.endings import deletions
         from turns.processes import process_registry, tool_reports
         from turns.storage.groups import make_groups
 
@@ -30,6 +32,7 @@ class TurnsConfig(AppConfig):
         post_migrate.connect(make_first_agent, sender=self)
         post_migrate.connect(make_groups, sender=self)
         post_delete.connect(rows.follow_row, sender="turns.Attachment")
+        pre_delete.connect(deletions.follow_user, sender=settings.AUTH_USER_MODEL)
         if find_spec("prometheus_client") is not None:  # an extra
             from turns.running import metrics
 

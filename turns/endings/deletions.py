@@ -7,14 +7,15 @@ decisions stay as a record until `prune`.
 import asyncio
 import logging
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
 from django.utils.translation import gettext as _
 
-from governance import Cancellation, CancelReason, CancelSource
+from governance import Cancellation, CancelReason, CancelSource, recorder
 from governance.db import run_in_db_thread, run_in_query_thread
 from governance.db_clock import database_now
 from governance.runtime import remove_workspace
@@ -115,6 +116,17 @@ def _active(conversation_ids: list[UUID]) -> "QuerySet[Turn]":
     return Turn.objects.filter(
         conversation__in=conversation_ids, status__in=ACTIVE_STATUSES
     ).order_by("queued_at", "pk")
+
+
+def follow_user(sender: object, *, instance: Model, **_facts: Any) -> None:
+    """Delete what no key leads to of a user whose row is about to go: tool calls, decisions and workspaces."""
+    conversations = Conversation.objects.filter(owner_id=instance.pk)
+    turns = Turn.objects.filter(conversation__in=conversations)
+    groups = [str(turn_id) for turn_id in turns.values_list("pk", flat=True)]
+    for start in range(0, len(groups), AT_ONCE):
+        recorder.delete_calls(groups[start : start + AT_ONCE], with_decisions=True)
+    for conversation_id in conversations.filter(parent=None).values_list("pk", flat=True):
+        transaction.on_commit(partial(remove_workspace, str(conversation_id)), robust=True)
 
 
 @run_in_db_thread

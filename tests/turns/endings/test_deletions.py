@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 from django.apps import apps
+from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AbstractUser
+from django.urls import reverse
 
 from governance import CancelSource
 from governance.models import Approval, ToolCall
 from governance.runtime import workspace_of
+from tests.staff import sign_in
 from tests.support import eventually
 from tests.turns.support import ChatDriver, FakeTools, in_database
 from tests.turns.tools.scripted_agents import child, spawn, use_scripts
@@ -177,6 +180,32 @@ async def test_what_runs_for_a_user_who_is_deleted_ends_with_the_user(
 
     await eventually(is_idle)
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+async def test_the_admin_deletes_no_user_who_has_conversations(chat: ChatDriver):
+    def try_it() -> tuple[int, bool]:
+        user = get_user_model().objects
+        admin = sign_in(user.create_superuser("root"))
+        address = reverse("admin:auth_user_delete", args=[chat.user.pk])
+        return admin.post(address, {"post": "yes"}).status_code, user.filter(
+            username="ada"
+        ).exists()
+
+    assert await in_database(try_it) == (403, True)
+
+
+async def test_what_was_kept_of_a_user_goes_with_the_user(chat: ChatDriver):
+    chat.use_script([text(SECRET), call("c1", "quick", text=SECRET)], [text(SECRET)])
+    await chat.run(SECRET)
+    workspace = workspace_of(str(chat.id))
+    assert workspace is not None
+    (workspace / "note.txt").write_text(SECRET)
+    assert await in_database(lambda: rows_with(SECRET))
+
+    await in_database(chat.user.delete)
+
+    assert await in_database(lambda: rows_with(SECRET)) == []
+    assert not workspace.exists()
 
 
 async def bodies(tool_name: str, count: int) -> list[asyncio.Task[Any]]:
