@@ -37,6 +37,8 @@ for _name in ("mcp.client", "mcp.shared"):
 
 _INVALID = "its definition does not follow the protocol"
 _MOST_PAGES = 100
+_LIST_SHARE = 10  # a list that changes is let alone so many times as long as it took to read,
+_LONGEST_LIST_PAUSE = 60.0  # seconds at most
 _LISTEN_AGAIN = 5.0
 
 
@@ -178,13 +180,18 @@ class McpSession:
         if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
             name = f"listening to MCP server {self._spec.name}"
             self._listening = asyncio.create_task(self._listen(client), name=name)
+        loop = asyncio.get_running_loop()
         while True:
             await self._wake.wait()
             self._wake.clear()
             if self._transport.ended.done():
                 raise ServerUnavailable(self._transport.ended.result())
+            began_at = loop.time()
             self._on_tools(await self._list(client))
-            await asyncio.wait({self._transport.ended}, timeout=self._timing.relist_pause)
+            pause = min(_LIST_SHARE * (loop.time() - began_at), _LONGEST_LIST_PAUSE)
+            await asyncio.wait(
+                {self._transport.ended}, timeout=max(pause, self._timing.relist_pause)
+            )
 
     async def _list(self, client: Client) -> list[FoundTool]:
         """Return the tools, each name once; an invalid tool has only a name and its problem."""

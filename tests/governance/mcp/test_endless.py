@@ -1,6 +1,7 @@
 """Servers that send without end. They take their share of the event loop and no more, and fill no log (T1)."""
 
 import asyncio
+import itertools
 import logging
 import time
 
@@ -18,35 +19,49 @@ from tests.support import eventually
 _STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
 _CHATTER = b"event: evil\ndata: x\n\n: \n\n" * 1_000
 _AGAIN = b"retry: 0\nid: 1\ndata: \n\n"
+_CHANGED = b'data: {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}\n\n'
+_SLOW = 0.1
 
 
 class EndlessServer(OddServer):
-    """Ends each stream at once and asks for another, or fills the answer to a call with events of no kind."""
+    """`reopens` ends each stream at once and asks for another. `chatters` answers a call with events of no kind.
+
+    `changes` says all the time that its list has changed, which it is slow to give.
+    """
 
     def __init__(self, habit):
         super().__init__(habit)
         self.opened_at = []
+        self.listed_at = []
 
     def _answer(self, writer, message):
+        clock = asyncio.get_running_loop().time
         if message.get("method") == "initialize":
             about = {"name": "endless", "version": "1"}
             words = {"protocolVersion": VERSION, "capabilities": {}, "serverInfo": about}
             self._begin_session(writer, message["id"], words)
         elif not message and self.habit == "reopens":
-            self.opened_at.append(asyncio.get_running_loop().time())
+            self.opened_at.append(clock())
             writer.write(_STREAM + _AGAIN)
             writer.close()
+        elif not message and self.habit == "changes":
+            writer.write(_STREAM)
+            self._repeat(writer, _CHANGED)
+        elif message.get("method") == "tools/list" and self.habit == "changes":
+            self.listed_at.append(clock())
+            later = super()._answer
+            asyncio.get_running_loop().call_later(_SLOW, later, writer, message)
         elif message.get("method") == "tools/call" and self.habit == "chatters":
             writer.write(_STREAM)
-            self._chatter(writer)
+            self._repeat(writer, _CHATTER)
         else:
             super()._answer(writer, message)
 
-    def _chatter(self, writer):
+    def _repeat(self, writer, piece):
         if not writer.is_closing():
             if writer.transport.get_write_buffer_size() < 1_000_000:
-                writer.write(_CHATTER)
-            asyncio.get_running_loop().call_later(0.001, self._chatter, writer)
+                writer.write(piece)
+            asyncio.get_running_loop().call_later(0.005, self._repeat, writer, piece)
 
 
 @pytest.fixture
@@ -62,6 +77,16 @@ async def test_a_server_that_wants_each_stream_opened_again_is_asked_at_a_pace(h
         first, *_, last = server.opened_at[:4]
         assert last - first > 3 * _LISTEN_PAUSE * 0.9
         assert (await harness.run("odd_tool")).result == "fine"
+        await harness.tools.aclose()
+
+
+async def test_a_list_that_changes_all_the_time_is_read_as_seldom_as_it_takes_long(harness):
+    async with EndlessServer("changes") as server:
+        await harness.begin(address("odd", server.url))
+        await eventually(lambda: len(server.listed_at) > 3)
+        _, *later = server.listed_at[:4]
+        gaps = [after - before for before, after in itertools.pairwise(later)]
+        assert min(gaps) > 9 * _SLOW
         await harness.tools.aclose()
 
 
