@@ -4,7 +4,7 @@ import base64
 import json
 import sqlite3
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -102,3 +102,19 @@ async def test_what_is_no_image_is_a_sentence_on_the_card(
         "not shown: It is none of these: PNG, JPEG, GIF, WEBP."
     )
     await expect(card.get_by_role("img")).to_have_count(0)
+
+
+async def test_screenshot_of_the_browser_is_on_the_card_live_and_after_a_reload(
+    open_browser: OpenBrowser, own_site_of: Callable[..., Site]
+):
+    site = own_site_of(GOVERNANCE_WEB_ALLOW_PRIVATE="true")
+    chat = await (await open_browser(site)).start_conversation()
+    here = json.dumps({"action": "open", "url": f"{site.url}/login/"})
+    await chat.say(f'call browser {here}\nthen\ncall browser {{"action": "screenshot"}}')
+    await chat.has_ended()
+    for _look in range(2):
+        card = await opened(chat)
+        picture = card.get_by_role("img", name="screenshot.png")
+        await expect(picture).to_have_js_property("complete", value=True)
+        assert await picture.evaluate("node => node.decode().then(() => node.naturalWidth)") > 500
+        await chat.page.reload()
