@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from axe_playwright_python.async_playwright import Axe
-from playwright.async_api import Browser, Locator, Page, Route, expect
+from playwright.async_api import Browser, Locator, Page, Route, WebSocket, expect
 
 from tests.e2e.chromium import started_chromium
 from tests.e2e.test_accessibility import OPTIONS
 from tests.projects.hosts import PASSWORD, ROOT, HostProject
-from tests.support import PATIENCE
+from tests.support import PATIENCE, eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -21,11 +21,16 @@ import django
 django.setup()
 from django.contrib.auth import get_user_model
 from turns.models import Agent
-for name in ("ada", "ben", "cleo", "dan", "eve", "fay"):
+for name in ("ada", "ben", "cleo", "dan", "eve", "fay", "gus"):
     get_user_model().objects.create_user(name, password=%r)
 Agent.objects.create(name="florist", samples=["say Tulips."])
 """
 EXPECTED = ("status of 422", "Applying inline style")  # an agent that is gone; what axe does
+INSERT = """async () => {
+  const page = await (await fetch(location.href)).text();
+  const [chat] = page.match(/<turnkeeper-chat>[^]*?<\\/turnkeeper-chat>/);
+  document.querySelector(".shop-columns").innerHTML = chat;
+}"""
 STYLE = "(node, name) => getComputedStyle(node)[name]"
 OF_THE_HOST = [
     ("h1", "fontSize"),
@@ -166,6 +171,20 @@ async def test_no_global_name_is_added_and_the_keys_of_the_page_stay_its_own(pag
     await expect(orders.locator("tool-call")).to_have_attribute("data-status", "running")
     await orders.get_by_label("Message to the agent").press("Escape")
     await expect(orders.locator("tool-call")).to_have_attribute("data-status", "cancelled")
+
+
+async def test_a_chat_that_a_script_puts_into_the_page_works_until_it_is_taken_out(page, host_url):
+    await sign_in(page, host_url, "gus")
+    sockets: list[WebSocket] = []
+    page.on("websocket", lambda socket: sockets.append(socket))
+    await page.evaluate(INSERT)
+    orders = chat_called(page, "Your orders")
+    await say(orders, "say Tomorrow.")
+    await expect(orders.locator(".message-agent .message-text")).to_have_text(["Tomorrow."])
+    [socket] = sockets
+    assert not socket.is_closed()
+    await page.evaluate("document.querySelector('turnkeeper-chat').remove()")
+    await eventually(socket.is_closed)
 
 
 async def test_axe_finds_nothing_in_the_chats(page, host_url):
