@@ -144,6 +144,8 @@ async def test_failed_turn_earlier_messages_lists_and_menus_are_accessible(
         await opener.press("Enter")
         await expect(tab.get_by_role("menu")).to_be_visible()
         await check(tab)
+        if not await tab.get_by_role("menu").is_visible():  # it went with the list beside the chat
+            await opener.press("Enter")
         await tab.get_by_role("menuitem", name="Rename").click()
         await expect(tab.get_by_role("dialog")).to_be_visible()
         await check(tab)

@@ -9,11 +9,17 @@ from playwright.async_api import Locator, Page, expect
 
 from tests.e2e.browser_user import BrowserUser
 from tests.e2e.chat import Chat
-from tests.e2e.test_accessibility import check
+from tests.e2e.test_accessibility import PHONE, check
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 PICTURES = os.environ.get("PICTURES")
+
+IS_BELOW_ITS_BUTTON = """() => {
+  const button = document.querySelector(".menu-open[aria-expanded=true]").getBoundingClientRect();
+  const menu = document.querySelector("[role=menu]").getBoundingClientRect();
+  return Math.abs(menu.top - button.bottom) < 8 && menu.right <= innerWidth;
+}"""
 
 
 async def picture(page: Page, name: str) -> None:
@@ -184,9 +190,30 @@ async def test_the_menu_and_the_search_close_by_keys_without_cancelling_anything
     await expect(chat.cancel_turn).to_be_enabled()
     await opener.press("Enter")
     await check(page)
-    await page.keyboard.press("Escape")
+    await expect(menu).to_be_hidden()  # on a phone there is no list beside the chat
     await chat.cancel_turn.click()
     await chat.has_ended()
+
+
+async def test_the_menu_stays_beside_its_button_when_the_window_changes(
+    browser_user: BrowserUser,
+):
+    chat = await said(browser_user, "say Daffodils.")
+    listed = await browser_user.open("/")
+    for page in (listed, chat.page):
+        opener = entry(page, "say Daffodils.").get_by_role("button", name="Options of")
+        await opener.focus()
+        await opener.press("Enter")
+        await expect(page.get_by_role("menu")).to_be_visible()
+        await page.set_viewport_size(PHONE)
+    await expect(chat.page.get_by_role("menu")).to_be_hidden()  # as is the list
+    menu = listed.get_by_role("menu")
+    await expect(menu).to_be_in_viewport(ratio=1)
+    await listed.wait_for_function(IS_BELOW_ITS_BUTTON)
+    await listed.set_viewport_size({"width": 390, "height": 600})
+    await listed.evaluate("document.body.style.minHeight = '200vh'; scrollTo(0, 40)")
+    assert await listed.evaluate("scrollY") == 40
+    await listed.wait_for_function(IS_BELOW_ITS_BUTTON)
 
 
 async def test_a_conversation_is_exported_with_its_calls(browser_user: BrowserUser):

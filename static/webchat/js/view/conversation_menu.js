@@ -43,6 +43,9 @@ export class ConversationMenu {
     this.#menu.addEventListener("click", (event) => this.#choose(event));
     this.#menu.addEventListener("keydown", (event) => this.#move(event));
     this.#menu.addEventListener("toggle", (event) => this.#toggled(/** @type {ToggleEvent} */ (event)));
+    for (const moving of ["resize", "scroll"]) {
+      window.addEventListener(moving, () => this.#follow(), { capture: true, passive: true });
+    }
     for (const dialog of [this.#rename, this.#delete]) {
       dialog.querySelector("[data-close]")?.addEventListener("click", () => dialog.close());
     }
@@ -96,6 +99,14 @@ export class ConversationMenu {
     const left = Math.min(Math.max(button.right - width, GAP), innerWidth - width - GAP);
     this.#menu.style.top = `${top}px`;
     this.#menu.style.left = `${left}px`;
+  }
+
+  /** Stay beside the button where the window changes; go with it where it is gone. */
+  #follow() {
+    if (!this.#opener || !this.#menu.matches(":popover-open")) return;
+    const button = this.#opener.getBoundingClientRect();
+    if (button.width > 0) this.#place(button);
+    else this.#menu.hidePopover();
   }
 
   /** @param {ToggleEvent} event */
