@@ -30,7 +30,10 @@ class ResponseStream(httpx2.AsyncByteStream):
         on_close: Callable[[], object],
     ) -> None:
         content_type = response.headers.get("content-type", "")
-        self.is_stream = content_type.lower().startswith("text/event-stream")
+        # A redirect or an error is read as a whole, whatever it says that it is.
+        self.is_stream = response.is_success and content_type.lower().startswith(
+            "text/event-stream"
+        )
         self._response = response
         self._longest = timing.longest_message
         self._throttle = Throttle(timing)

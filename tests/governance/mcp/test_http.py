@@ -12,7 +12,7 @@ from governance.mcp.response import ResponseStream
 from governance.mcp.specs import McpTiming
 from governance.mcp.tools import McpTools
 from tests.governance.mcp.support import QUICK, address
-from tests.support import eventually, with_room
+from tests.support import PATIENCE, eventually, with_room
 
 BY_USER = Cancellation(reason=CancelReason.USER, source=CancelSource.BUTTON, by="ada")
 LONG = "all_trigger-long-running-operation"
@@ -146,15 +146,20 @@ async def test_a_private_address_is_refused_unless_it_is_allowed(harness, url):
     assert tried == "it cannot be reached"
 
 
-async def test_an_endless_document_is_cut_off():
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [(200, "application/json"), (307, "text/event-stream"), (500, "text/event-stream")],
+)
+async def test_an_endless_document_is_cut_off(status, kind):
     class Endless(httpx2.AsyncByteStream):
         async def __aiter__(self):
             while True:
                 yield b"x" * 1000
 
-    response = httpx2.Response(200, stream=Endless())
+    response = httpx2.Response(status, headers={"content-type": kind}, stream=Endless())
     timing = McpTiming(longest_message=10_000)
     answer = ResponseStream(response, timing=timing, request_id=1, on_close=lambda: None)
-    with pytest.raises(httpx2.ReadError):
-        async for _ in answer:
-            pass
+    async with asyncio.timeout(PATIENCE):
+        with pytest.raises(httpx2.ReadError):
+            async for _ in answer:
+                pass
