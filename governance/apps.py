@@ -1,10 +1,11 @@
 """The app `governance`: tools and the rules they run under."""
 
 from django.apps import AppConfig
+from django.db.models.signals import post_migrate
 from django.utils.module_loading import autodiscover_modules
 from django.utils.translation import gettext_lazy as _
 
-from governance import checks, connection_health, toolbox
+from governance import checks, connection_health, partial_indexes, toolbox
 from governance.conf import toolbox_settings
 from governance.core.registry import registry
 
@@ -21,3 +22,4 @@ class GovernanceConfig(AppConfig):
         connection_health.watch()
         toolbox.register(registry, settings=toolbox_settings)
         autodiscover_modules("tools")
+        post_migrate.connect(partial_indexes.renew, sender=self)

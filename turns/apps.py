@@ -17,7 +17,7 @@ class TurnsConfig(AppConfig):
 
     def ready(self) -> None:
         """Register checks, metrics and processes, and let a migrated database have its first agent and groups."""
-        from governance import policy_reports
+        from governance import partial_indexes, policy_reports
         from governance import tool_reports as reports_of_governance
         from turns import checks
         from turns.agents.lookup import make_first_agent
@@ -31,6 +31,7 @@ class TurnsConfig(AppConfig):
         reports_of_governance.register(tool_reports.read)
         post_migrate.connect(make_first_agent, sender=self)
         post_migrate.connect(make_groups, sender=self)
+        post_migrate.connect(partial_indexes.renew, sender=self)
         post_delete.connect(rows.follow_row, sender="turns.Attachment")
         pre_delete.connect(deletions.follow_user, sender=settings.AUTH_USER_MODEL)
         if find_spec("prometheus_client") is not None:  # an extra
