@@ -124,7 +124,7 @@ def timeouts_by_day(days: Sequence[Day], marks: Iterable[Mark]) -> SafeString:
         "days": len(days),
     }
     heads = (_("Day"), _("Calls"), _("Ran out of time"))
-    return figure(_("Timeouts by day"), told, drawn, heads, rows, role="group")
+    return figure(_("Timeouts by day"), told, drawn, heads, rows, role="group", is_by_day=True)
 
 
 def _bar_position(span: float) -> float:
@@ -208,8 +208,12 @@ def figure(
     role: str = "img",
     height: int = HEIGHT,
     left: int = LEFT,
+    is_by_day: bool = False,
 ) -> SafeString:
-    """The chart, its words, and its table. One with links is a `group`: an image has no parts to reach."""
+    """The chart, its words, and its table. One with links is a `group`: an image has no parts to reach.
+
+    One by day begins, where it is wider than the screen, with its last day.
+    """
     svg = format_html(
         '<svg class="governance-chart" viewBox="0 0 {} {}" role="{}" aria-label="{}. {}">{}'
         '<line class="tick" x1="{}" x2="{}" y1="{}" y2="{}"/></svg>',
@@ -217,8 +221,9 @@ def figure(
         left, WIDTH - RIGHT, height - BOTTOM, height - BOTTOM,
     )  # fmt: skip
     return format_html(
-        "<figure><figcaption><strong>{}</strong> {}</figcaption>{}<details><summary>{}</summary>"
+        "<figure{}><figcaption><strong>{}</strong> {}</figcaption>{}<details><summary>{}</summary>"
         "{}</details></figure>",
+        SafeString(' class="governance-days"') if is_by_day else "",
         title, told, svg, _("The same as a table"), _table(heads, rows),
     )  # fmt: skip
 

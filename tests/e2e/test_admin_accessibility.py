@@ -163,6 +163,15 @@ async def test_the_rows_of_lists_are_cards_on_a_phone(open_browser, browser_user
     assert len(await page.evaluate(SHOWN_BEFORE)) > 1  # those that were read again, too
 
 
+async def test_on_a_phone_a_chart_by_day_begins_with_its_last_day(open_browser, site):
+    admin = await open_browser(site, user="admin", viewport=PHONE)
+    page = await admin.open("/admin/governance/toolpolicy/tool/wait/")
+    chart = page.get_by_role("group", name=re.compile("Timeouts by day"))
+    box = await chart.bounding_box()
+    assert box["x"] < 0  # it is wider than the screen
+    assert 0 < box["x"] + box["width"] <= PHONE["width"]
+
+
 async def test_a_call_is_extended_and_cancelled_with_a_reason_and_the_page_says_what_became_of_it(
     open_browser, browser_user, site
 ):

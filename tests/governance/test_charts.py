@@ -23,7 +23,7 @@ class Histogram:
         text = page.content.decode()
         [figure] = [
             part
-            for part in re.findall(r"<figure>.*?</figure>", text, re.S)
+            for part in re.findall(r"<figure.*?</figure>", text, re.S)
             if "How long calls ran" in part
         ]
         self.svg = ElementTree.fromstring(re.search(r"<svg.*</svg>", figure, re.S)[0])

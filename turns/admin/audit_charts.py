@@ -56,7 +56,7 @@ def repairs_by_day(days: int) -> list[SafeString]:
     )
     told = sentence % {"count": total, "days": days}
     heads = (_("Day"), _("Repairs"), *words.values())
-    return [figure(_("Repairs by day"), told, drawn, heads, rows)]
+    return [figure(_("Repairs by day"), told, drawn, heads, rows, is_by_day=True)]
 
 
 def _repairs_since(day: date) -> defaultdict[date, Counter[str]]:
@@ -97,7 +97,7 @@ def _latency_of(source: str, times: dict[date, list[int]], shown: Sequence[date]
         for day, median, p99 in zip(shown, medians, p99s, strict=True)
     ]
     heads = (_("Day"), _("Cancels"), "p50", "p99")
-    return figure(label_for(source, cancel_sources()), told, drawn, heads, rows)
+    return figure(label_for(source, cancel_sources()), told, drawn, heads, rows, is_by_day=True)
 
 
 def _days(count: int) -> list[date]:

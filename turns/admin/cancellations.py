@@ -18,7 +18,6 @@ from governance.admin.formatting import (
     format_actor,
     format_source,
     format_span,
-    format_time,
 )
 from governance.admin.links import column, reader_of
 from turns.admin import turn_ending, turn_filters, turn_tables
@@ -66,14 +65,14 @@ class CancelledTurnAdmin(CancelRequestAdmin):
     ]
     figures = [(_("Cancel latency"), f"admin:{LATENCY}")]
     readonly_fields = [
-        "turn_link", "requested_at", "settled", "took", "tools", "outcome_label", "answer", "calls", "told",
+        "turn_link", "requested_at", "took", "tools", "outcome_label", "answer", "calls", "told",
         "requests", "reached", *_LINKS.values(),
     ]  # fmt: skip
     fields = None
     fieldsets = [
         (None, {"fields": ["turn_link", *_LINKS.values(), "outcome_label"]}),
         (_("Who, how and why"), {"fields": ["by_name", "source", "reason", "note", "mode", "answer"]}),
-        (_("Time"), {"fields": ["requested_at", "settled", "took"]}),
+        (_("Time"), {"fields": ["requested_at", "settled_at", "took"]}),
         (_("What ran"), {"fields": ["tools", "calls", "requests", "reached"]}),
         (_("What the agent was told"), {"fields": ["told"]}),
     ]  # fmt: skip
@@ -104,11 +103,6 @@ class CancelledTurnAdmin(CancelRequestAdmin):
             row.turn.reader = request.user
             row.calls_made = selectors.calls_of_group(str(row.turn_id))
         return row
-
-    @admin.display(description=_("settled at"))
-    def settled(self, obj: CancelledTurn) -> SafeString | str:
-        """When it had come true."""
-        return format_time(obj.settled_at)
 
     @admin.display(description=_("tool calls"))
     def calls(self, obj: Any) -> SafeString | str:

@@ -145,6 +145,7 @@ def test_every_moment_of_a_page_has_milliseconds_and_a_zone_and_its_title_is_exa
     pages = {
         reverse("admin:turns_turn_change", args=[turn.pk]): turn.queued_at,
         reverse("admin:turns_cancelrequest_change", args=[cancelled.pk]): at,
+        reverse("admin:turns_cancelledturn_change", args=[cancelled.pk]): cancelled.settled_at,
         reverse("admin:turns_conversation_change", args=[turn.conversation_id]): None,
     }
     for address, moment in pages.items():
