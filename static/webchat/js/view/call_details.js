@@ -4,7 +4,7 @@ import { readableInput } from "../state/approval.js";
 import { lengthOf } from "../state/calls.js";
 import { isCallOver } from "../state/status.js";
 import { attachmentList } from "./attachments.js";
-import { copyText } from "./clipboard.js";
+import { copyText, sayOnCopyButton } from "./clipboard.js";
 import { element, setText } from "./dom.js";
 import { limitChangeLabel, limitFact, toolLabel } from "./labels.js";
 
@@ -25,6 +25,7 @@ export class CallDetails {
   #arguments = element("dl", { class: "call-arguments" });
   #result = element("pre", { class: "call-text", tabindex: "0" });
   #copy = element("button", { class: "button-quiet call-copy", type: "button" });
+  #copyLabel = "";
   #showAll = element("button", { class: "button-quiet call-show-all", type: "button" });
   #download = element("a", { class: "button-quiet call-download", download: "" });
   #cut = element("span", { class: "call-cut" });
@@ -84,8 +85,8 @@ export class CallDetails {
     this.#download.setAttribute("aria-label", i18n.text("download_result", { tool: toolLabel(call) }));
     setText(this.#cut, i18n.text("shown_of", { shown, n: call.resultLength }));
     setText(this.#showAll, i18n.text("show_all", { n: call.resultLength }));
-    this.#copy.setAttribute("aria-label", i18n.text("copy_result", { tool: toolLabel(call) }));
-    if (!this.#copy.textContent) setText(this.#copy, i18n.text("copy"));
+    this.#copyLabel = i18n.text("copy_result", { tool: toolLabel(call) });
+    if (!this.#copy.textContent) sayOnCopyButton(this.#copy, i18n.text("copy"), this.#copyLabel);
   }
 
   /** @param {Call} call @param {View} view */
@@ -153,8 +154,9 @@ export class CallDetails {
       return;
     }
     void copyText(this.#result.textContent ?? "").then((isCopied) => {
-      setText(this.#copy, i18n.text(isCopied ? "copied" : "copy_failed"));
-      setTimeout(() => setText(this.#copy, i18n.text("copy")), COPIED_MS);
+      const say = (/** @type {string} */ key) => sayOnCopyButton(this.#copy, i18n.text(key), this.#copyLabel);
+      say(isCopied ? "copied" : "copy_failed");
+      setTimeout(() => say("copy"), COPIED_MS);
     });
   }
 }

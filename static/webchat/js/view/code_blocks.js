@@ -1,6 +1,6 @@
 /** A button on each piece of code that copies it. */
 
-import { copyText } from "./clipboard.js";
+import { copyText, sayOnCopyButton } from "./clipboard.js";
 import { element } from "./dom.js";
 
 /** @typedef {import("./i18n.js").I18n} I18n */
@@ -9,13 +9,12 @@ const SAID_MS = 2_000;
 
 /** @param {I18n} i18n @param {() => string} text what is copied @param {string} label for who does not see what stands beside it */
 export function copyButton(i18n, text, label) {
-  const button = element("button", { class: "message-action", type: "button", "aria-label": label });
-  button.textContent = i18n.text("copy");
+  const button = element("button", { class: "message-action", type: "button" });
+  const say = (/** @type {string} */ key) => sayOnCopyButton(button, i18n.text(key), label);
+  say("copy");
   button.addEventListener("click", async () => {
-    button.textContent = i18n.text((await copyText(text())) ? "copied" : "copy_failed");
-    setTimeout(() => {
-      button.textContent = i18n.text("copy");
-    }, SAID_MS);
+    say((await copyText(text())) ? "copied" : "copy_failed");
+    setTimeout(() => say("copy"), SAID_MS);
   });
   return button;
 }
