@@ -23,7 +23,9 @@ HAS_SHAPE = """element => {
   return isOf(style.backgroundColor) || (style.borderTopStyle !== "none" && isOf(style.borderTopColor));
 }"""
 
-HAS_SHARE = "() => document.querySelector('.call-bar:not([hidden])')?.getBoundingClientRect().width > 1"
+HAS_SHARE = (
+    "() => document.querySelector('.call-bar:not([hidden])')?.getBoundingClientRect().width > 1"
+)
 IS_DRAWN = (
     "sign => getComputedStyle(sign).stroke !== getComputedStyle(document.body).backgroundColor"
 )
