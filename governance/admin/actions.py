@@ -14,18 +14,13 @@ from governance.admin.lookups import LookupsAdmin, Row
 
 
 class ActionsAdmin(LookupsAdmin[Row]):
-    """Shows the list again, as it was sent, when one of its actions is refused. Django would forget what was chosen.
-
-    What is done with chosen rows stands below them, as on our own pages.
-    """
+    """Shows the list again, as it was sent, when one of its actions is refused. Django would forget what was chosen."""
 
     show_full_result_count = False
-    actions_on_top = False
-    actions_on_bottom = True
 
     @property
     def media(self) -> Media:
-        """Take over that rows beyond this page were chosen, too. On a phone rows are cards."""
+        """Take over that rows beyond this page were chosen, too; put actions below the rows. On a phone these are cards."""
         return super().media + Media(
             css={"all": ["governance/admin.css"]},
             js=["governance/actions.js", "governance/cards.js"],
