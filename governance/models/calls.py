@@ -18,7 +18,7 @@ class ToolCall(models.Model):
     """
 
     call_id = models.CharField(_("call id"), max_length=200)
-    scope = models.CharField(_("scope"), max_length=64, db_index=True)
+    scope = models.CharField(_("scope"), max_length=64)
     group = models.CharField(_("group"), max_length=64)
     step = models.PositiveIntegerField(_("step"), default=0)
     position = models.PositiveIntegerField(_("position"), default=0)

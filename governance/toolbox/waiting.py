@@ -26,5 +26,5 @@ async def wait(
     while (left := started + seconds - loop.time()) > 0:
         await asyncio.sleep(min(_BEAT, left))
         passed = min(loop.time() - started, seconds)
-        context.progress(f"{passed:.0f} of {seconds:g} s", progress=round(passed, 2), total=seconds)
+        context.progress(f"{passed:.0f} / {seconds:g} s", progress=round(passed, 2), total=seconds)
     return f"Waited {seconds:g} s."

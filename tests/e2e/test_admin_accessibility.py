@@ -89,6 +89,7 @@ async def findings(page: Page, name: str) -> list[object]:
     return found
 
 
+@pytest.mark.timeout(1200)  # some fifty pages, each in four ways
 async def test_our_pages_are_accessible(open_browser, browser_user, site):
     chat = await browser_user.start_conversation()
     await chat.say("wait 60\nlist")

@@ -128,7 +128,7 @@ async def test_the_rest_of_a_result_is_shown_when_it_is_asked_for(browser_user):
 
 async def test_a_running_command_shows_its_last_lines_also_after_a_reload(browser_user):
     chat = await browser_user.start_conversation()
-    await chat.say("run seq 1 20; sleep 60")
+    await chat.say("within 590s run seq 1 20; sleep 600")
     tail = chat.cards.last.locator(".call-tail")
     for _time in range(2):
         await chat.cards.last.get_by_role("button", expanded=False).click()

@@ -1,6 +1,6 @@
 """Finds the agent of a conversation, and makes the first one (sync ORM)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,13 +53,10 @@ class AgentConfig:
 
 def read_config(name: str) -> AgentConfig:
     """Return the agent of this name, or the default one, with those that it may ask. Raise `AgentUnavailable`."""
-    return config_of(find_agent(name))
-
-
-def config_of(agent: Agent) -> AgentConfig:
-    """Return an agent that was read a moment ago, with those that it may ask."""
+    enabled = ENABLED.all()
+    agent = _named(name, enabled) if name else _default_of(enabled)
     may_ask = agent.tools is None or ASK in ToolNames(agent.tools)
-    return AgentConfig(agent=agent, others=enabled_agents() if may_ask else [])
+    return AgentConfig(agent=agent, others=[_summary(one) for one in enabled] if may_ask else [])
 
 
 def terms_of(agent: Agent) -> dict[str, Any]:
@@ -86,24 +83,33 @@ def find_agent(name: str = "") -> Agent:
     """
     if not name:
         return DEFAULT.first() or Agent(name="")
-    name = sanitize_text(name)  # a person or a model has typed it
-    agent = NAMED.first(name=name)
-    if agent is None:
-        raise AgentUnavailable(_(NO_SUCH_AGENT) % {"name": name[:LONGEST_NAME]})
-    return agent
+    return _named(name, NAMED.all(name=sanitize_text(name)))
 
 
 def enabled_agents() -> list[AgentSummary]:
     """Return the agents that may be chosen, the default one first."""
-    return [
-        AgentSummary(
-            name=agent.name,
-            description=agent.description,
-            chat_model=public_name(agent.chat_model or app_settings.CHAT_MODEL),
-            is_default=agent.is_default,
-        )
-        for agent in ENABLED.all()
-    ]
+    return [_summary(agent) for agent in ENABLED.all()]
+
+
+def _named(name: str, agents: Iterable[Agent]) -> Agent:
+    name = sanitize_text(name)  # a person or a model has typed it
+    for agent in agents:
+        if agent.name == name:
+            return agent
+    raise AgentUnavailable(_(NO_SUCH_AGENT) % {"name": name[:LONGEST_NAME]})
+
+
+def _default_of(agents: Iterable[Agent]) -> Agent:
+    return next((agent for agent in agents if agent.is_default), Agent(name=""))
+
+
+def _summary(agent: Agent) -> AgentSummary:
+    return AgentSummary(
+        name=agent.name,
+        description=agent.description,
+        chat_model=public_name(agent.chat_model or app_settings.CHAT_MODEL),
+        is_default=agent.is_default,
+    )
 
 
 def make_first_agent(

@@ -56,7 +56,7 @@ def end_turn(
         ending = _apply_pending_cancel(row, ending)
         row.steps = row.steps if steps is None else steps
         row.usage = row.usage if usage is None else usage
-        closed = close_calls(row, ending, known=outcomes or {})
+        closed = close_calls(row, ending, known=outcomes or {}) if row.has_open_calls else []
         events = [event for call in closed for event in result_events(call)]
         events += _close_message(row, answer, at=at)
         events += _record_repairs(row, closed, ending, at=at)

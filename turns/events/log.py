@@ -24,8 +24,9 @@ _RECENT = 2_000  # events that are looked through
 WireEvent = dict[str, Any]
 Batch = tuple[UUID, list[WireEvent]]  # a conversation and events of it that are to be published
 
-# What a conversation counts.
-COUNTED = ("last_seq", "last_position", "last_number", "title", "updated_at")
+# What a conversation counts, and what is stored of it with news. While a turn runs, two indexes stay as they are.
+COUNTED = ("last_seq", "last_position", "last_number")
+_NEWS = (*COUNTED, "title", "updated_at")
 
 LOCKED = Select(lambda pk: Conversation.objects.select_for_update().filter(pk=pk), pk=UUIDField())
 IF_FREE = Select(
@@ -36,9 +37,24 @@ LOCKED_OF = Select(
     lambda turn_id: Conversation.objects.select_for_update(of=("self",)).filter(turns=turn_id),
     turn_id=UUIDField(),
 )
-COUNT = Update(
-    lambda pk, **counted: (Conversation.objects.filter(pk=pk), counted),
-    **fields_of(Conversation, "pk", *COUNTED),
+LOCK_OF, LOCK_OF_IF_FREE = (
+    Select(
+        lambda turn_id, skips=skips: (
+            Conversation.objects.select_for_update(of=("self",), skip_locked=skips)
+            .filter(turns=turn_id)
+            .only("pk")
+            .order_by()
+        ),
+        turn_id=UUIDField(),
+    )
+    for skips in (False, True)
+)
+COUNT, COUNT_NEWS = (
+    Update(
+        lambda pk, **counted: (Conversation.objects.filter(pk=pk), counted),
+        **fields_of(Conversation, "pk", *names),
+    )
+    for names in (COUNTED, _NEWS)
 )
 _EVENTS = Insert(Event)
 
@@ -77,12 +93,14 @@ def last_seq(conversation_id: UUID) -> int:
     return found
 
 
-def locked_of(turn_id: UUID, *, waits: bool = True) -> Conversation | None:
-    """Return the conversation of a turn, locked. None if it was deleted, or somebody has it and we do not wait."""
-    if waits:
-        return LOCKED_OF.first(turn_id=turn_id)
-    rows = Conversation.objects.select_for_update(of=("self",), skip_locked=True)
-    return rows.filter(turns=turn_id).first()
+def locked_of(turn_id: UUID) -> Conversation | None:
+    """Return the conversation of a turn, locked. None if it was deleted."""
+    return LOCKED_OF.first(turn_id=turn_id)
+
+
+def lock_of(turn_id: UUID, *, waits: bool = True) -> bool:
+    """Lock the conversation of a turn without reading it; False if it was deleted, or somebody has it and we do not wait."""
+    return (LOCK_OF if waits else LOCK_OF_IF_FREE).first(turn_id=turn_id) is not None
 
 
 @contextmanager
@@ -101,23 +119,32 @@ def short_lock_wait() -> Iterator[None]:
 
 
 def append(
-    conversation: Conversation, turn_id: UUID, *events: TurnEvent, at: datetime | None = None
+    conversation: Conversation,
+    turn_id: UUID,
+    *events: TurnEvent,
+    at: datetime | None = None,
+    is_news: bool = True,
 ) -> list[WireEvent]:
     """Store the events of a `locked` conversation and return them as they go to clients.
 
-    What the conversation counts is stored with them: events, messages and turns; and its title.
+    What the conversation counts is stored with them: events, messages and turns. If it `is_news`, so is its title, and
+    lists show that it was updated.
     """
     if not events:
         return []
-    rows = _numbered(conversation, turn_id, events, at=at or timezone.now())
+    at = at or timezone.now()
+    rows = _numbered(conversation, turn_id, events, at=at)
     _EVENTS.many(rows)
-    count(conversation)
+    if is_news:
+        conversation.updated_at = at
+    count(conversation, is_news=is_news)
     return _wire_of_all(rows)
 
 
-def count(conversation: Conversation) -> None:
-    """Store what a `locked` conversation counts, where no event says that it has changed."""
-    COUNT.run(pk=conversation.pk, **{name: getattr(conversation, name) for name in COUNTED})
+def count(conversation: Conversation, *, is_news: bool = False) -> None:
+    """Store what a `locked` conversation counts."""
+    statement, names = (COUNT_NEWS, _NEWS) if is_news else (COUNT, COUNTED)
+    statement.run(pk=conversation.pk, **{name: getattr(conversation, name) for name in names})
 
 
 def append_to_all(
@@ -126,6 +153,8 @@ def append_to_all(
     """Store events of turns in several `locked` conversations, and return them as they go to clients."""
     at = timezone.now()
     rows = {place: _numbered(place, turn_id, events, at=at) for place, turn_id, events in news}
+    for place in rows:
+        place.updated_at = at
     _EVENTS.many([row for of_place in rows.values() for row in of_place])
     update_each(list(rows), ["last_seq", "updated_at"])
     return [(place.pk, _wire_of_all(of_place)) for place, of_place in rows.items()]
@@ -148,7 +177,6 @@ def _numbered(
         for seq, event in enumerate(events, conversation.last_seq + 1)
     ]
     conversation.last_seq += len(rows)
-    conversation.updated_at = at
     return rows
 
 

@@ -108,18 +108,22 @@ def load(conversation_id: UUID, *, found_when: str) -> History:
 
 
 def read(
-    conversation_id: UUID, *, cache: HistoryCache = CACHE, locked: Conversation | None = None
+    conversation_id: UUID,
+    *,
+    cache: HistoryCache = CACHE,
+    locked: Conversation | None = None,
+    added: MessageRow | None = None,
 ) -> History | None:
     """Return the history if it is valid as it is stored. It takes no lock of the conversation, so nobody waits for it.
 
     What has ended does not change but with a new version (`history_version`). So what is kept of this version is only
     continued, and what was stored as valid is not checked again. None if something has to be repaired. A row that is
-    `locked` tells its version itself.
+    `locked` tells its version itself. `added` is the message that was just put behind all others.
     """
     # The version goes first: what changes from now on is read under the old one, and dropped with it.
     version, valid_position = _validity_of(conversation_id, locked)
     known = cache.get(conversation_id, version=version)
-    rows = _rows_behind(conversation_id, known.position)
+    rows = _rows_behind(conversation_id, known.position, added)
     ended = [row for row in rows if row.turn__status not in LIVE_STATUSES]
     live = [row for row in rows if row.turn__status in LIVE_STATUSES]
     fresh = _render(row for row in ended if row.position > valid_position)
@@ -196,8 +200,14 @@ def note_on(previous: Turn) -> str:
     )
 
 
-def _rows_behind(conversation_id: UUID, position: int) -> list[_Row]:
-    """The finished messages of a conversation behind a position."""
+def _rows_behind(
+    conversation_id: UUID, position: int, added: MessageRow | None = None
+) -> list[_Row]:
+    """The finished messages of a conversation behind a position. Where that is the one that a live turn has `added`, it is not read."""
+    if added is not None and added.position == position + 1:
+        live = TurnStatus.RUNNING.value
+        said = (added.position, added.role, added.content, added.turn_id)
+        return [_Row(*said, added.interrupted, added.step, live)]
     return list(starmap(_Row, _BEHIND.all(conversation_id=conversation_id, position=position)))
 
 

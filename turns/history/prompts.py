@@ -10,7 +10,7 @@ from turns.core.ports import Prompt
 from turns.events import log
 from turns.history.cache import CACHE
 from turns.history.histories import Checked, History, load_repaired, note_on_previous, read
-from turns.models import Conversation
+from turns.models import Conversation, Message
 
 _FEW = 50  # messages that may be read while others wait to write
 
@@ -36,16 +36,16 @@ def repair_prompt(conversation_id: UUID, turn_id: UUID) -> ReadPrompt:
     return _with_note(history, conversation_id, turn_id)
 
 
-def read_prompt_quickly(conversation: Conversation, turn_id: UUID) -> Prompt | None:
-    """Return the prompt of a turn that begins in a `locked` conversation, if it takes but a moment to read. Else None."""
+def read_prompt_quickly(conversation: Conversation, message: Message) -> Prompt | None:
+    """Return the prompt of a turn that begins with a message, if it takes but a moment to read. Else None."""
     known = CACHE.get(conversation.pk, version=conversation.history_version)
     if conversation.last_position - known.position > _FEW:
         return None
-    history = read(conversation.pk, locked=conversation)
+    history = read(conversation.pk, locked=conversation, added=message)
     if history is None or history.checked is not None:
         return None
     is_first = conversation.last_number == 1
-    note = "" if is_first else note_on_previous(conversation.pk, turn_id)
+    note = "" if is_first else note_on_previous(conversation.pk, message.turn_id)
     return Prompt(messages=history.messages, note=note)
 
 

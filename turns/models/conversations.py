@@ -25,7 +25,11 @@ class Conversation(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     owner = models.ForeignKey(
-        settings.AUTH_USER_MODEL, models.CASCADE, related_name="+", verbose_name=_("owner")
+        settings.AUTH_USER_MODEL,
+        models.CASCADE,
+        related_name="+",
+        verbose_name=_("owner"),
+        db_index=False,
     )
     title = models.CharField(_("title"), max_length=200, blank=True)
     agent = models.CharField(_("agent"), max_length=64, blank=True)

@@ -26,7 +26,7 @@ from django.utils.translation import gettext as _
 from governance import CancelSource, ScopeKind, checkpoint, traceparent
 from governance.prepared_statements import Insert, Select, Update, fields_of
 from governance.rows import NewRow
-from turns.agents.lookup import config_of, find_agent, terms_of
+from turns.agents.lookup import AgentConfig, read_config, terms_of
 from turns.attachments import rows as attached_files
 from turns.conf import app_settings
 from turns.core.events import TurnQueued, TurnStart
@@ -43,7 +43,7 @@ from turns.exceptions import (
 from turns.history import messages
 from turns.history.prompts import read_prompt_quickly
 from turns.history.reports import take, undelivered
-from turns.models import Agent, Conversation, Process, Turn
+from turns.models import Agent, Conversation, Message, Process, Turn
 from turns.queueing import message_edits
 from turns.queueing.dispatchers import get_dispatcher
 from turns.queueing.rate_limit import count_message
@@ -177,16 +177,16 @@ def enqueue(
             turn.version += message_edits.replace(conversation, replaces, by=turn.pk).version
         state = _state_of(conversation, process)
         _check_room(conversation, waiting=state.waiting, parent=parent)
-        agent = find_agent(conversation.agent)
+        config = read_config(conversation.agent)
         if writer_id is not None:
             count_message(writer_id, now=state.now)
         if attachments:
             turn.attachments = _claim(attachments, turn, owner_id=writer_id)
-        _number(turn, agent, at=state.now)
+        _number(turn, config.agent, at=state.now)
         queued = _queued(turn, replaces=replaces)
         if process is not None and parent is None and state.is_idle:
             turn.owner = process
-            return _begin_at_once(conversation, turn, queued, agent=agent, state=state)
+            return _begin_at_once(conversation, turn, queued, config=config, state=state)
         _TURN.one(turn)
         get_dispatcher().dispatch(conversation.pk, turn.pk)
         return Enqueued(turn=turn, is_new=True, events=log.append(conversation, turn.pk, queued))
@@ -208,7 +208,7 @@ def claim(conversation_id: UUID, *, process: Process, waits: bool = True) -> Cla
             if not CLAIM.run(pk=turn.pk, process_id=process.pk, at=state.now):
                 return None  # this process has lost its lease
             turn.epoch += 1
-            claimed, started = _begin(conversation, turn, state)
+            claimed, started, _message = _begin(conversation, turn, state)
             return claimed, log.append(conversation, turn.pk, started, at=state.now)
     except (IntegrityError, ConversationNotFound):
         return None
@@ -262,24 +262,21 @@ def _begin_at_once(
     turn: Turn,
     queued: TurnQueued,
     *,
-    agent: Agent,
+    config: AgentConfig,
     state: _State,
 ) -> Enqueued:
-    """Store a turn that nobody else comes before as one that runs: it is claimed where its message is taken.
-
-    What it begins with is read along, which saves it ways to the database of its own.
-    """
+    """Store a turn that nobody else comes before as one that runs, and read what it begins with."""
     checkpoint("before_claim")
     turn.status, turn.epoch, turn.started_at = TurnStatus.RUNNING.value, 1, state.now
     _TURN.one(turn)
-    claimed, started = _begin(conversation, turn, state)
+    claimed, started, message = _begin(conversation, turn, state)
     events = log.append(conversation, turn.pk, queued, started, at=state.now)
     claimed = replace(
         claimed,
         is_new=True,
         # A message that replaces another one has changed what is known of the history.
-        prompt=None if queued.replaces else read_prompt_quickly(conversation, turn.pk),
-        agent_config=config_of(agent),
+        prompt=None if queued.replaces else read_prompt_quickly(conversation, message),
+        agent_config=config,
     )
     return Enqueued(turn=turn, is_new=True, events=events, claimed=claimed)
 
@@ -298,14 +295,16 @@ def _check_room(conversation: Conversation, *, waiting: int, parent: Turn | None
         raise QueueIsFull
 
 
-def _begin(conversation: Conversation, turn: Turn, state: _State) -> tuple[ClaimedTurn, TurnStart]:
+def _begin(
+    conversation: Conversation, turn: Turn, state: _State
+) -> tuple[ClaimedTurn, TurnStart, Message]:
     """Add the message of a claimed turn, with the reports that are due."""
     at = state.now
     reports = take(conversation, at=at) if state.has_reports else []
     said = [{"type": "text", "text": turn.user_message}] if turn.user_message.strip() else []
     is_report_turn = bool(reports) and turn.source == REPORT_SOURCE
     content = reports if is_report_turn else [*reports, *turn.attachments, *said]
-    messages.add(conversation, turn, role="user", content=content, at=at)
+    message = messages.add(conversation, turn, role="user", content=content, at=at)
     claimed = _claimed(turn)
     checkpoint("in_claim")
     started = TurnStart(
@@ -318,7 +317,7 @@ def _begin(conversation: Conversation, turn: Turn, state: _State) -> tuple[Claim
         reports=[block["sub_agent"] for block in reports],
         attachments=turn.attachments or None,
     )
-    return claimed, started
+    return claimed, started, message
 
 
 def _claimed(turn: Turn) -> ClaimedTurn:

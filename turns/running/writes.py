@@ -84,7 +84,7 @@ class Write:
                 for change, items in self._items.items():
                     events += change(row, items)
                     self._ends[change] = len(events)
-                self.events = log.append(row.conversation, turn.id, *events)
+                self.events = log.append(row.conversation, turn.id, *events, is_news=False)
             return cancel_requests.stored(row) if row.status == TurnStatus.CANCELLING else None
 
     def parts(self) -> dict[Change, list[log.WireEvent]]:

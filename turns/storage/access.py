@@ -1,11 +1,12 @@
 """Who asks: the user is read again for every action, because a socket may outlive a sign-out (sync ORM)."""
 
 from functools import cache
+from typing import Any, cast
 from uuid import UUID
 
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, PermissionsMixin
-from django.db.models import UUIDField
+from django.db.models import F, UUIDField
 
 from governance.prepared_statements import Select, fields_of
 from turns.exceptions import ConversationNotFound, NotAllowed, TurnNotFound
@@ -17,7 +18,14 @@ _TURN = Select(
     turn_id=UUIDField(),
 )
 
-CONVERSATION = Select(lambda pk: Conversation.objects.filter(pk=pk), pk=UUIDField())
+CONVERSATION = Select(
+    lambda pk: (
+        Conversation.objects.filter(pk=pk)
+        .order_by()
+        .annotate(is_owner_active=F("owner__is_active"))
+    ),
+    pk=UUIDField(),
+)
 
 
 def reload(user: User) -> AbstractBaseUser:
@@ -40,15 +48,12 @@ def conversation_for(
     user: User, conversation_id: UUID, *, permission: str | None = None
 ) -> Conversation:
     """Return a conversation of the user, or any to staff with `permission`. Raise `ConversationNotFound`."""
-    fresh = reload(user)
-    conversation = CONVERSATION.first(pk=conversation_id)
-    if (
-        conversation is None
-        or conversation.deleted_at
-        or not (conversation.owner_id == fresh.pk or _is_operator(fresh, permission))
-    ):
+    found: Any = CONVERSATION.first(pk=conversation_id)
+    is_owner = found is not None and found.owner_id == user.pk and found.is_owner_active
+    may_see = is_owner or _is_operator(reload(user), permission)
+    if found is None or found.deleted_at or not may_see:
         raise ConversationNotFound
-    return conversation
+    return cast("Conversation", found)
 
 
 def turn_for(user: User, turn_id: UUID, *, permission: str | None = None) -> Turn:

@@ -4,9 +4,18 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
-from django.db.models import DateTimeField, Exists, ExpressionWrapper, OuterRef, QuerySet, UUIDField
+from django.db.models import (
+    CharField,
+    DateTimeField,
+    Exists,
+    ExpressionWrapper,
+    OuterRef,
+    QuerySet,
+    UUIDField,
+)
 from django.db.models.functions import Now
 
+from governance import call_store
 from governance.db import thread_connection
 from governance.prepared_statements import Select
 from turns.core.turns import LIVE_STATUSES, TurnStatus
@@ -18,7 +27,7 @@ _OF_TURN = (
     *("status", "epoch", "owner", "number", "agent", "source", "parent", "root", "is_detached"),
     *("started_at", "steps", "usage"),
 )
-_OF_CONVERSATION = (*log.COUNTED, "owner", "agent", "parent", "parked_at")
+_OF_CONVERSATION = (*log.COUNTED, "title", "owner", "agent", "parent", "parked_at")
 _READ = ("conversation", *_OF_TURN, *(f"conversation__{name}" for name in _OF_CONVERSATION))
 
 
@@ -28,10 +37,13 @@ def _live(turn_id: Any) -> "QuerySet[Turn]":
     return rows.annotate(has_requests=Exists(requests)).filter(pk=turn_id, status__in=LIVE_STATUSES)
 
 
-def _ending(turn_id: Any) -> "QuerySet[Turn]":
+def _ending(turn_id: Any, group: Any) -> "QuerySet[Turn]":
     unfinished = Message.objects.filter(turn=OuterRef("pk"), is_streaming=True)
     return _live(turn_id).annotate(
-        has_unfinished_message=Exists(unfinished), has_children=HAS_CHILDREN, read_at=READ_AT
+        has_open_calls=Exists(call_store.open_in(group)),
+        has_unfinished_message=Exists(unfinished),
+        has_children=HAS_CHILDREN,
+        read_at=READ_AT,
     )
 
 
@@ -54,7 +66,7 @@ def _to_cancel(**turns: Any) -> "QuerySet[Turn]":
 READ_AT = ExpressionWrapper(Now(), output_field=DateTimeField())
 HAS_CHILDREN = Exists(Turn.objects.filter(parent=OuterRef("pk")))
 LIVE = Select(_live, turn_id=UUIDField())
-ENDING = Select(_ending, turn_id=UUIDField())
+ENDING = Select(_ending, turn_id=UUIDField(), group=CharField())
 TO_CANCEL = Select(lambda turn_id: _to_cancel(pk=turn_id), turn_id=UUIDField())
 
 
@@ -63,7 +75,7 @@ def lock_live_turn(turn_id: UUID, *, epoch: int) -> Any:
 
     None if the turn is not live, or not under this epoch any more.
     """
-    return _locked(LIVE, turn_id, epoch=epoch, waits=True)
+    return _locked(LIVE, turn_id, epoch=epoch)
 
 
 def lock_ending_turn(turn_id: UUID, *, epoch: int | None, waits: bool) -> Any:
@@ -71,7 +83,7 @@ def lock_ending_turn(turn_id: UUID, *, epoch: int | None, waits: bool) -> Any:
 
     Without an epoch any will do. None also if another has the lock and we do not wait.
     """
-    return _locked(ENDING, turn_id, epoch=epoch, waits=waits)
+    return _locked(ENDING, turn_id, epoch=epoch, waits=waits, group=str(turn_id))
 
 
 def lock_turn_to_cancel(turn_id: UUID) -> Any:
@@ -79,7 +91,7 @@ def lock_turn_to_cancel(turn_id: UUID) -> Any:
 
     None if it was deleted.
     """
-    return _locked(TO_CANCEL, turn_id, epoch=None, waits=True)
+    return _locked(TO_CANCEL, turn_id)
 
 
 def read_turns_to_cancel(turn_ids: Iterable[UUID]) -> "list[Any]":
@@ -87,14 +99,18 @@ def read_turns_to_cancel(turn_ids: Iterable[UUID]) -> "list[Any]":
     return list(_to_cancel(pk__in=list(turn_ids)).order_by("queued_at", "pk"))
 
 
-def _locked(query: "Select[Turn]", turn_id: UUID, *, epoch: int | None, waits: bool) -> Turn | None:
+def _locked(
+    query: "Select[Turn]",
+    turn_id: UUID,
+    *,
+    epoch: int | None = None,
+    waits: bool = True,
+    **values: Any,
+) -> Turn | None:
     # Where the database locks rows, a statement of its own does it. One that waits has begun to read before that.
-    if (
-        thread_connection().features.has_select_for_update
-        and log.locked_of(turn_id, waits=waits) is None
-    ):
+    if thread_connection().features.has_select_for_update and not log.lock_of(turn_id, waits=waits):
         return None
-    turn = query.first(turn_id=turn_id)
+    turn = query.first(turn_id=turn_id, **values)
     return turn if turn is not None and epoch in (None, turn.epoch) else None
 
 

@@ -117,7 +117,7 @@ def _started_before(origin: Origin) -> Child | None:
 def cancel_started_by(turn_id: UUID, tool_id: str, cancellation: Cancellation) -> Notifications:
     """End what a call has started: it does not wait for it any more."""
     with transaction.atomic():
-        if log.locked_of(turn_id) is None:
+        if not log.lock_of(turn_id):
             return Notifications()
         return cancel_descendants(turn_id, cancellation, tool_id=tool_id)
 
@@ -140,7 +140,7 @@ def cancel_session(conversation_id: UUID, turn_id: UUID) -> Notifications:
 def request_reports_of(turn_id: UUID, tool_id: str) -> Notifications:
     """Let what a call has started report what it has: the call is out of time. The report is delivered."""
     with transaction.atomic():
-        if log.locked_of(turn_id) is None:
+        if not log.lock_of(turn_id):
             return Notifications()
         out_of_time = Cancellation(reason=CancelReason.TIMEOUT)
         started = Turn.objects.filter(parent=turn_id, parent_tool_id=tool_id)

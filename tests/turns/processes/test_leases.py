@@ -3,7 +3,10 @@
 import asyncio
 import threading
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from typing import TypeVar
 
 import pytest
 from asgiref.sync import async_to_sync
@@ -34,6 +37,7 @@ from turns.testing import call, text
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
+R = TypeVar("R")
 QUICK = LeaseTiming(renew=0.05, fence_after=0.3, ttl=0.5)
 
 
@@ -132,11 +136,10 @@ class TestLease:
         monkeypatch.setattr(leases, "LOGGED_LAG", 0.1)
         monkeypatch.setattr(leases, "LOOK_INTERVAL", 0.02)
         lease, lost = await hold()
-        block_the_loop(QUICK.ttl * 2)
         before = Process.objects.filter(
             pk=lease.process.pk, seen_at__lt=now_minus(timedelta(seconds=0.5))
         )
-        assert await in_database(before.exists)
+        assert block_the_loop_until_told(before.exists, after=QUICK.ttl * 2)
         await asyncio.wait_for(lost.wait(), PATIENCE)
         assert caplog.text.count("The event loop has been held up") == 1
         assert "block_the_loop" in caplog.text
@@ -150,6 +153,20 @@ class TestLease:
 
 def block_the_loop(seconds: float) -> None:
     threading.Event().wait(seconds)
+
+
+def block_the_loop_until_told(ask: Callable[[], R], *, after: float) -> R:
+    """Block the loop for some seconds and until another thread has asked the database something."""
+
+    def ask_later() -> R:
+        block_the_loop(after)
+        try:
+            return ask()
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        return pool.submit(ask_later).result()
 
 
 class TestLoopWatch:
