@@ -19,7 +19,10 @@ NUMBER_CONTROLS = """() => {
   for (const [number, one] of reachable.entries()) one.dataset.stop = number;
   return reachable.map((one) => one.outerHTML.slice(0, 120));
 }"""
-NUMBERS = "[...document.querySelectorAll('[data-stop]')].map((one) => Number(one.dataset.stop))"
+# Those that are still there: a button that leads to what is in sight now is not.
+NUMBERS = """() => [...document.querySelectorAll("[data-stop]")]
+  .filter((one) => one.checkVisibility({ visibilityProperty: true }) && !one.disabled)
+  .map((one) => Number(one.dataset.stop))"""
 # Where the focus is, and whether that can be seen: a line around the element, or around the box that it stands in.
 STOP = """() => {
   const stop = document.activeElement;

@@ -147,15 +147,14 @@ async def test_a_user_who_goes_while_the_rights_are_checked_is_told_so(
     connect: Connect, person: User, monkeypatch: pytest.MonkeyPatch
 ):
     socket = await connect().open()
-    loop, reload = asyncio.get_running_loop(), access.reload
+    loop, read = asyncio.get_running_loop(), access.CONVERSATION.first
 
-    def reload_before_the_deletion(user: User) -> Any:
-        monkeypatch.setattr(access, "reload", reload)
-        fresh = reload(user)
+    def read_after_the_deletion(**values: Any) -> Any:
+        monkeypatch.setattr(access.CONVERSATION, "first", read)
         asyncio.run_coroutine_threadsafe(delete(person), loop).result(PATIENCE)
-        return fresh
+        return read(**values)
 
-    monkeypatch.setattr(access, "reload", reload_before_the_deletion)
+    monkeypatch.setattr(access.CONVERSATION, "first", read_after_the_deletion)
     await socket.send(type="ping")
     assert await socket.close_code() == 4401
 
