@@ -37,7 +37,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 def own_site(tmp_path: pytest.TempPathFactory) -> Iterator[Site]:
     """Serve a site to one test, which may kill it.
 
-    Ask for it before `visit`, so that the browser's tabs are closed before the server is.
+    Ask for it before `open_browser`, so that the browser's tabs are closed before the server is.
     """
     made = Site(tmp_path)
     try:
@@ -49,7 +49,7 @@ def own_site(tmp_path: pytest.TempPathFactory) -> Iterator[Site]:
 
 @pytest.fixture
 def own_site_of(tmp_path: pytest.TempPathFactory) -> Iterator[Callable[..., Site]]:
-    """Return a function that serves a site with other settings to one test."""
+    """Return a function that serves a site with other settings to one test. Ask for it before `open_browser`, too."""
     started: list[Site] = []
 
     def make(**settings: str) -> Site:

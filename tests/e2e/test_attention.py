@@ -121,7 +121,7 @@ async def test_a_conversation_that_begins_elsewhere_joins_the_lists_and_takes_no
     await check(here.page)
 
 
-async def test_the_first_conversation_takes_the_place_of_the_empty_list(open_browser, own_site):
+async def test_the_first_conversation_takes_the_place_of_the_empty_list(own_site, open_browser):
     browser_user = await open_browser(own_site)
     listed = await browser_user.open("/")
     begin = listed.get_by_role("button", name="New conversation", exact=True)

@@ -72,7 +72,7 @@ async def opened(chat: Chat) -> Locator:
 
 
 async def test_image_of_a_server_is_on_the_card_live_and_after_a_reload(
-    open_browser: OpenBrowser, painting_site: Site
+    painting_site: Site, open_browser: OpenBrowser
 ):
     person = await open_browser(painting_site)
     chat = await begin(person)
@@ -93,7 +93,7 @@ async def test_image_of_a_server_is_on_the_card_live_and_after_a_reload(
 
 
 async def test_what_is_no_image_is_a_sentence_on_the_card(
-    open_browser: OpenBrowser, painting_site: Site
+    painting_site: Site, open_browser: OpenBrowser
 ):
     person = await open_browser(painting_site)
     chat = await begin(person)
@@ -105,7 +105,7 @@ async def test_what_is_no_image_is_a_sentence_on_the_card(
 
 
 async def test_screenshot_of_the_browser_is_on_the_card_live_and_after_a_reload(
-    open_browser: OpenBrowser, own_site_of: Callable[..., Site]
+    own_site_of: Callable[..., Site], open_browser: OpenBrowser
 ):
     site = own_site_of(GOVERNANCE_WEB_ALLOW_PRIVATE="true")
     chat = await (await open_browser(site)).start_conversation()

@@ -192,7 +192,7 @@ async def test_a_double_click_decides_on_one_question_only(browser_user):
     await chat.has_ended()
 
 
-async def test_a_command_without_a_sandbox_is_asked_about_in_those_words(open_browser, own_site_of):
+async def test_a_command_without_a_sandbox_is_asked_about_in_those_words(own_site_of, open_browser):
     site = own_site_of(GOVERNANCE_EXEC_SANDBOX="none", GOVERNANCE_APPROVAL="")
     person = await open_browser(site)
     chat = await person.start_conversation()

@@ -138,7 +138,7 @@ def test_acceptance_51_who_comes_back_in_the_middle_sees_every_event_once_and_in
     client = site.client()
     conversation = client.converse()
     cut_off = site.watch(conversation, "web", elsewhere(site))
-    turn_id = client.say(conversation, 'slowly one two three four\ncall affect {"seconds": 0.5}')
+    turn_id = client.say(conversation, 'slowly one two three four\ncall affect {"seconds": 3}')
     cut_off.until("text_delta", turn_id=turn_id)
     cut_off.cut()  # as a network does: it goes on where it was
     reloaded = site.watch(conversation, elsewhere(site))  # as a page does: it has nothing
