@@ -22,7 +22,7 @@ from tests.processes import owned_by
 from tests.support import PATIENCE, eventually_sync
 
 SLOWLY = "slowly " + " ".join(f"word{number}" for number in range(60))
-HELD = 'call affect {"key": "held", "seconds": 60}'
+HELD = 'call affect {"key": "held", "seconds": 600}'
 IDLE_MS = 4_000  # a starved runner may say nothing for a second or two
 
 pytestmark = pytest.mark.timeout(600)
@@ -46,7 +46,7 @@ def started(request: pytest.FixtureRequest) -> Site:
 @pytest.fixture
 def site(started: Site) -> Iterator[Site]:
     """Return the site with the policy that is the default; what a test does there leaves a history without fault."""
-    started.set_policy(policy="cancel_after_grace", grace_ms=30_000)
+    started.set_policy(policy="cancel_after_grace", grace_ms=30_000, unattended_limit_ms=3_600_000)
     yield started
     verdict = started.verdict(cancel_within=CANCEL_BY_POLL + BUSY)
     for turn_id in started.active_turns():  # of a test that has failed: the next one needs the room
@@ -138,12 +138,13 @@ def test_acceptance_51_who_comes_back_in_the_middle_sees_every_event_once_and_in
     client = site.client()
     conversation = client.converse()
     cut_off = site.watch(conversation, "web", elsewhere(site))
-    turn_id = client.say(conversation, 'slowly one two three four\ncall affect {"seconds": 3}')
+    turn_id = client.say(conversation, "slowly one two three four\nrun true")
     cut_off.until("text_delta", turn_id=turn_id)
     cut_off.cut()  # as a network does: it goes on where it was
     reloaded = site.watch(conversation, elsewhere(site))  # as a page does: it has nothing
     snapshot = reloaded.until("snapshot")
     assert [turn["turn_id"] for turn in snapshot["active_turns"]] == [turn_id]
+    client.approve(turn_id)
     for watcher in (cut_off, reloaded):
         watcher.until("turn_end", turn_id=turn_id, status="completed")
     assert_saw_all(site, cut_off, conversation)
