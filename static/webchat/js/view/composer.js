@@ -16,10 +16,14 @@ import { setText } from "./dom.js";
 const GROWS_BY_ITSELF = CSS.supports("field-sizing", "content");
 /** So many characters fill the field at any width: how high they are need not be known, and takes long to find out. */
 const FILLS_FIELD = 4_000;
+/** A long text is kept once nobody has typed for so long: to write it takes part of a key's time. */
+const PAUSE_MS = 250;
 
 /** One composer; its draft survives a reload of the page. */
 export class Composer {
   #parts;
+  /** Until the draft is kept; 0 if it is. */
+  #pause = 0;
 
   /** @param {ComposerParts} parts */
   constructor(parts) {
@@ -29,6 +33,8 @@ export class Composer {
     input.addEventListener("input", () => this.#changed(), { signal });
     input.addEventListener("keydown", (event) => this.#pressed(event), { signal });
     form.addEventListener("submit", (event) => this.#submit(event), { signal });
+    window.addEventListener("pagehide", () => this.#keep(), { signal });
+    signal.addEventListener("abort", () => this.#keep());
     this.#changed();
   }
 
@@ -92,13 +98,23 @@ export class Composer {
   }
 
   #changed() {
-    const { input, send, storageKey } = this.#parts;
+    const { input, send } = this.#parts;
     send.disabled = !this.#isReady;
-    sessionStorage.setItem(storageKey(), input.value);
     const isFull = input.textLength > FILLS_FIELD;
+    clearTimeout(this.#pause);
+    this.#pause = window.setTimeout(() => this.#keep(), PAUSE_MS);
+    if (!isFull) this.#keep();
     input.toggleAttribute("data-full", isFull);
+    if (GROWS_BY_ITSELF) return;
     input.style.height = "";
-    if (GROWS_BY_ITSELF || isFull) return;
-    input.style.height = `${input.scrollHeight}px`; // without a border; the style sheet bounds it
+    if (!isFull) input.style.height = `${input.scrollHeight}px`; // without a border; the style sheet bounds it
+  }
+
+  /** Keep what is unsent for a reload of the page. */
+  #keep() {
+    if (this.#pause === 0) return;
+    clearTimeout(this.#pause);
+    this.#pause = 0;
+    sessionStorage.setItem(this.#parts.storageKey(), this.#parts.input.value);
   }
 }
