@@ -33,7 +33,11 @@ def read_last_calls(tool_name: str) -> statistics.LastCalls:
 def suggest(durations: CallDurations, *, may_cut_successes: bool = False) -> Suggestion:
     """Return the p99 with room, rounded up, and not under the slowest success unless that is asked for."""
     if durations.judged < FEWEST:
-        problem = _("No suggestion: %(count)d calls in 7 days are too few.")
+        problem = ngettext(
+            "No suggestion: %(count)d call in 7 days is too few.",
+            "No suggestion: %(count)d calls in 7 days are too few.",
+            durations.judged,
+        )
         return Suggestion(problem=problem % {"count": durations.judged})
     usual = durations.percentile(99)
     if usual is None:

@@ -43,6 +43,8 @@ def test_every_stored_sentence_has_a_german_one():
         "",
         "A sentence of an earlier version.",
         "The turn was ended after",
+        "The turn was ended after no steps, its limit.",
+        f"The turn was ended after {'9' * 5_000} steps, its limit.",
         "%(limit)s",
         "Cancelled. May still be running: %(tools)s",
         "%d %s %(x)s" * 50,
@@ -50,6 +52,20 @@ def test_every_stored_sentence_has_a_german_one():
 )
 def test_what_is_no_known_sentence_stays_as_it_is(stored):
     assert sentence(stored) == stored
+
+
+@pytest.mark.parametrize(
+    ("language", "stored", "read"),
+    [
+        ("de", "after 1 step, its limit.", "nach 1 Schritt beendet, ihrem Limit."),
+        ("de", "after 2 steps, its limit.", "nach 2 Schritten beendet, ihrem Limit."),
+        ("de", "after 1 steps, its limit.", "nach 1 Schritt beendet, ihrem Limit."),
+        ("en", "after 1 steps, its limit.", "after 1 step, its limit."),
+    ],
+)
+def test_a_number_has_the_form_of_the_readers_language_in_old_rows_too(language, stored, read):
+    with translation.override(language):
+        assert sentence(f"The turn was ended {stored}").endswith(read)
 
 
 def test_a_name_in_a_sentence_is_taken_as_it_is():

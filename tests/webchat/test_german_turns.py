@@ -66,8 +66,8 @@ TO_PEOPLE = {
         "de": "Dieser Aufruf wartet nicht mehr auf eine Entscheidung: abgelehnt.",
     },
     "step_limit": {
-        "en": "The turn was ended after 1 steps, its limit.",
-        "de": "Die Runde wurde nach 1 Schritten beendet, ihrem Limit.",
+        "en": "The turn was ended after 1 step, its limit.",
+        "de": "Die Runde wurde nach 1 Schritt beendet, ihrem Limit.",
     },
 }
 

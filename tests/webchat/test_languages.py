@@ -16,8 +16,8 @@ from webchat.translation import language_of
 pytestmark = pytest.mark.usefixtures("site")
 
 STEP_LIMIT = {
-    "en": "The turn was ended after 1 steps, its limit.",
-    "de": "Die Runde wurde nach 1 Schritten beendet, ihrem Limit.",
+    "en": "The turn was ended after 1 step, its limit.",
+    "de": "Die Runde wurde nach 1 Schritt beendet, ihrem Limit.",
 }
 ENDINGS = {
     "en": (f"*Turn: failed: {STEP_LIMIT['en']}*", "*Turn: cancelled: a person*", "` · cancelled\n"),

@@ -274,13 +274,12 @@ def _limits(agent: Agent) -> list[str]:
         words.append(
             format_duration(agent.turn_timeout_ms) if agent.turn_timeout_ms else _("no turn limit")
         )
-    for value, text in (
-        (agent.step_limit, _("%(n)d steps")),
-        (agent.max_parallel_calls, _("%(n)d calls at once")),
-        (agent.token_limit, _("%(n)d tokens")),
-    ):
-        if value is not None:
-            words.append(text % {"n": value})
+    if (n := agent.step_limit) is not None:
+        words.append(ngettext("%(n)d step", "%(n)d steps", n) % {"n": n})
+    if (n := agent.max_parallel_calls) is not None:
+        words.append(ngettext("%(n)d call at once", "%(n)d calls at once", n) % {"n": n})
+    if (n := agent.token_limit) is not None:
+        words.append(ngettext("%(n)d token", "%(n)d tokens", n) % {"n": n})
     return words
 
 

@@ -331,7 +331,7 @@ def _step_limit_reached(limit: int) -> TurnEnding:
     return TurnEnding(
         status=TurnStatus.FAILED,
         error_code="step_limit",
-        error_message=STEP_LIMIT % {"limit": limit},
+        error_message=STEP_LIMIT[limit != 1] % {"limit": limit},
     )
 
 

@@ -9,6 +9,11 @@ def _(text: str) -> str:
     return text
 
 
+def ngettext(one: str, other: str) -> tuple[str, str]:
+    """Mark a sentence that has another form for one thing."""
+    return one, other
+
+
 NOT_STORED = _(
     "The server's database did not take what was done here. What ran last may have been applied, so check its effect "
     "before you continue."
@@ -16,7 +21,10 @@ NOT_STORED = _(
 INTERNAL_ERROR = _(
     "Something went wrong on the server. Try again; if it happens again, tell an administrator."
 )
-STEP_LIMIT = _("The turn was ended after %(limit)s steps, its limit.")
+STEP_LIMIT = ngettext(
+    "The turn was ended after %(limit)s step, its limit.",
+    "The turn was ended after %(limit)s steps, its limit.",
+)
 TOKEN_LIMIT = _(
     "The turn was ended: it has used up the %(limit)s tokens that its agent may use in one turn. Send “go on” to "
     "continue in a new turn, or ask for less at once."
