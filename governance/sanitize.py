@@ -1,10 +1,12 @@
 """Makes what models and tools produce fit for every database: no NUL, no lone surrogate, no NaN."""
 
 import math
+import re
 from typing import Any
 
 _REPLACEMENT = "\ufffd"
 _AS_THEY_ARE = (bool, int, type(None))
+_TURNS_AROUND = re.compile("[\u202a-\u202e\u2066-\u2069]")  # the direction of what stands behind it
 
 
 def sanitize_text(text: str, *, limit: int | None = None) -> str:
@@ -15,6 +17,11 @@ def sanitize_text(text: str, *, limit: int | None = None) -> str:
     if not clean.isascii():
         clean = clean.encode("utf-8", "replace").decode()
     return clean if limit is None else clean[:limit]
+
+
+def sanitize_line(text: str, *, limit: int | None = None) -> str:
+    """Return a text as one line that stands among others: a title. Nothing in it turns its direction around."""
+    return sanitize_text(" ".join(_TURNS_AROUND.sub("", text).split()), limit=limit)
 
 
 def sanitize_json(value: Any) -> Any:

@@ -70,6 +70,7 @@ TOOL_TEXTS: dict[str, Promise] = {
     "step_tools_other": _("{n} tools"),
     "step_used_one": _("Used {n} tool"),
     "step_used_other": _("Used {n} tools"),
+    "open": _("Open"),
     "sub_agent_open": _("Open {agent}"),
     "report_text": _("What it said"),
     "work_doing": _("{agent}: {doing}"),

@@ -179,6 +179,24 @@ async def test_at_400_percent_most_of_the_window_is_left_to_what_is_read(browser
     await chat.has_ended()
 
 
+async def test_a_magnified_page_without_a_connection_has_its_controls_in_sight(browser_user):
+    chat = await browser_user.start_conversation()
+    page = chat.page
+    await page.set_viewport_size(MAGNIFIED)
+    await chat.say("wait 60")
+    await has_started(chat.card("seconds: 60"))
+    browser_user.expect_connection_loss()
+    await browser_user.context.set_offline(True)
+    await expect(page.locator("#reconnect")).to_be_in_viewport(ratio=1)
+    assert await page.evaluate(SCROLLED_SIDEWAYS) == []
+    for control in (page.locator("#help-open"), chat.composer, chat.cancel_turn):
+        await expect(control).to_be_in_viewport(ratio=1)
+    await browser_user.context.set_offline(False)
+    await expect(chat.connection).to_have_text("Connected")
+    await chat.cancel_turn.click()
+    await chat.has_ended()
+
+
 async def test_a_magnified_question_covers_nothing_and_each_of_its_controls_is_reached(
     browser_user,
 ):

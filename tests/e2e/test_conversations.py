@@ -216,6 +216,17 @@ async def test_the_menu_stays_beside_its_button_when_the_window_changes(
     await listed.wait_for_function(IS_BELOW_ITS_BUTTON)
 
 
+async def test_a_dialog_stays_in_sight_where_the_list_beside_the_chat_goes(
+    browser_user: BrowserUser,
+):
+    chat = await said(browser_user, "say A tablet that is turned.")
+    await choose(chat.page, "say A tablet that is turned.", "Delete…")
+    await chat.page.set_viewport_size({"width": 820, "height": 1180})
+    dialog = chat.page.get_by_role("dialog", name="Delete this conversation?")
+    await dialog.get_by_role("button", name="Keep it").click()
+    await expect(dialog).to_be_hidden()
+
+
 async def test_a_conversation_is_exported_with_its_calls(browser_user: BrowserUser):
     chat = await said(browser_user, "wait 0.4")
     kept = {}

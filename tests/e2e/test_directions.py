@@ -31,6 +31,19 @@ async def test_code_that_turns_the_direction_around_leaves_what_follows_as_it_is
     await chat.has_ended()
 
 
+async def test_a_title_is_not_turned_around_by_what_stands_in_its_message(browser_user):
+    chat = await browser_user.start_conversation()
+    await chat.say("say \u202eelpmaxe \u2067one\u2069 \u05d0\n\u202bmore")
+    await chat.has_ended()
+    title = "say elpmaxe one \u05d0 more"
+    for _look in range(2):
+        await expect(chat.page.locator("#title")).to_have_text(title)
+        await expect(chat.page).to_have_title(f"{title} · Turnkeeper")
+        listed = chat.page.locator(".list-entry").filter(has_text="elpmaxe")
+        assert await listed.get_attribute("data-title") == title
+        await chat.page.reload()
+
+
 async def test_a_line_from_right_to_left_begins_at_the_right(browser_user):
     chat = await browser_user.start_conversation()
     await chat.say(f"say {HEBREW}")

@@ -173,6 +173,18 @@ async def test_no_global_name_is_added_and_the_keys_of_the_page_stay_its_own(pag
     await expect(orders.locator("tool-call")).to_have_attribute("data-status", "cancelled")
 
 
+async def test_the_bar_of_a_very_narrow_chat_is_not_cut(page, host_url):
+    await sign_in(page, host_url, "eve")
+    orders = chat_called(page, "Your orders")
+    await say(orders, "wait 60")
+    await expect(orders.locator("tool-call")).to_have_attribute("data-status", "running")
+    await page.locator("turnkeeper-chat").first.evaluate("chat => { chat.style.width = '160px'; }")
+    bar = orders.locator("#running-bar")
+    assert await bar.evaluate("bar => bar.scrollWidth <= bar.clientWidth")
+    await orders.locator("#cancel-turn").click()
+    await expect(orders.locator("tool-call")).to_have_attribute("data-status", "cancelled")
+
+
 async def test_a_chat_that_a_script_puts_into_the_page_works_until_it_is_taken_out(page, host_url):
     await sign_in(page, host_url, "gus")
     sockets: list[WebSocket] = []

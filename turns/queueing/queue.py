@@ -26,6 +26,7 @@ from django.utils.translation import gettext as _
 from governance import CancelSource, ScopeKind, checkpoint, traceparent
 from governance.prepared_statements import Insert, Select, Update, fields_of
 from governance.rows import NewRow
+from governance.sanitize import sanitize_line
 from turns.agents.lookup import AgentConfig, read_config, terms_of
 from turns.attachments import rows as attached_files
 from turns.conf import app_settings
@@ -344,5 +345,5 @@ def _kind_of(turn: Turn) -> ScopeKind:
 
 
 def _title(text: str, files: Sequence[AttachmentContent]) -> str:
-    line = " ".join(text.split()) or ", ".join(file["name"] for file in files)
+    line = sanitize_line(text) or ", ".join(file["name"] for file in files)
     return line if len(line) <= TITLE_LENGTH else f"{line[: TITLE_LENGTH - 1].rstrip()}…"

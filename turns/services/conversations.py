@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 from governance import CancelSource, checkpoint, is_cancel_intent
 from governance.db import run_in_db_thread, thread_connection
 from governance.runtime import make_workspace, workspace_of
-from governance.sanitize import sanitize_text
+from governance.sanitize import sanitize_line, sanitize_text
 from turns.agents.lookup import find_agent
 from turns.cancelling import commands
 from turns.cancelling.commands import CancelCommand, CancelReceipt
@@ -72,7 +72,7 @@ async def create_conversation(
     return await _create_conversation(
         conversation_id or uuid4(),
         user,
-        sanitize_text(title.strip(), limit=200),
+        sanitize_line(title, limit=200),
         sanitize_text(agent.strip(), limit=64),
     )
 

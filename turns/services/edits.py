@@ -8,7 +8,7 @@ from django.utils.translation import gettext as _
 from governance import CancelSource
 from governance.db import run_in_db_thread
 from governance.db_clock import database_now
-from governance.sanitize import sanitize_text
+from governance.sanitize import sanitize_line
 from turns.agents.lookup import find_agent
 from turns.endings import deletions
 from turns.events.notifications import notify
@@ -80,7 +80,7 @@ def _edit(
     row = conversation_for(user, conversation_id)
     values: dict[str, object] = {}
     if title is not None:
-        values["title"] = sanitize_text(" ".join(title.split()), limit=TITLE_LENGTH)
+        values["title"] = sanitize_line(title, limit=TITLE_LENGTH)
         if not values["title"]:
             raise MessageRejected(_("A title has at least one character."))
     if is_pinned is not None and is_pinned != (row.pinned_at is not None):

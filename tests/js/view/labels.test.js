@@ -204,3 +204,9 @@ test("arguments are told by the one that says most", () => {
   assert.equal(shortInput({ _meta: { timeout_ms: 1 } }), "");
   assert.equal(shortInput({ text: "x".repeat(500) }).length, 121);
 });
+
+test("a name that runs from right to left leaves the words beside it in their places", () => {
+  const sentences = new I18n({ asks: "{tool} wants to run. Allow it?" }, "en");
+  assert.equal(sentences.text("asks", { tool: "wait" }), "wait wants to run. Allow it?");
+  assert.equal(sentences.text("asks", { tool: "\u05d0 1" }), "\u2068\u05d0 1\u2069 wants to run. Allow it?");
+});

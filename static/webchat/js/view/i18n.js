@@ -2,6 +2,12 @@
 
 /** @typedef {import("../state/types.js").Texts} Texts */
 
+/** Letters that run from right to left. */
+const FROM_THE_RIGHT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]/u;
+
+/** A name in a sentence: one that runs the other way leaves the words beside it in their places. @param {string} name */
+const isolated = (name) => (FROM_THE_RIGHT.test(name) ? `\u2068${name}\u2069` : name);
+
 /** The page's language: texts by key, with numbers and plurals as that language writes them. */
 export class I18n {
   #texts;
@@ -25,7 +31,7 @@ export class I18n {
     const pattern = this.#texts[key] ?? key;
     return pattern.replace(/\{(\w+)\}/g, (whole, name) => {
       const given = params[name] ?? whole;
-      return typeof given === "number" ? this.number(given) : String(given);
+      return typeof given === "number" ? this.number(given) : isolated(String(given));
     });
   }
 

@@ -109,7 +109,7 @@ export class RunningBar {
     if (turn.endsAfterStep) facts.push(i18n.text("bar_ends_after_step"));
     if (tools > 0) facts.push(i18n.count("bar_tools", tools));
     if (turn.status !== "queued" && left <= 0) facts.push(i18n.wholeClock(elapsedOf(turn, now, frozenAt)));
-    setText(this.#barText, [doing, ...facts.map((fact) => fact.replaceAll(" ", NO_BREAK))].join(" · "));
+    setText(this.#barText, [doing, ...facts.map((fact) => fact.replaceAll(" ", NO_BREAK))].join(`${NO_BREAK}· `));
     const { stoppingAt } = turn;
     this.#bar.classList.toggle("is-stopping", stoppingAt !== null);
     this.#cancel.disabled = isStopUnderWay(turn, { now, frozenAt });

@@ -11,7 +11,8 @@ export function linkTo(link, subAgent, { i18n, pageOf }) {
   link.hidden = !subAgent?.conversationId;
   if (!subAgent || link.hidden) return;
   link.href = pageOf(subAgent.conversationId);
-  setText(link, i18n.text("sub_agent_open", { agent: subAgent.agent }));
+  setText(link, i18n.text("open"));
+  link.setAttribute("aria-label", i18n.text("sub_agent_open", { agent: subAgent.agent }));
 }
 
 /** What a sub-agent has reported, as what it is; folded like a result, since the agent answers it. @param {ReportItem} item @param {View} view */
