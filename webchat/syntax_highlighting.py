@@ -21,32 +21,47 @@ _DOUBLE = r'"(?:[^"\\\n]|\\(?s:.))*+"?'
 _SINGLE = r"'(?:[^'\\\n]|\\(?s:.))*+'?"
 _TEXTS = rf"(?P<s>{_DOUBLE}|{_SINGLE})"
 _CHARACTER = r"'(?:[^'\\\n]|\\[^\n][^'\n]{0,8}+)'"  # an apostrophe alone is no text
-_TRIPLE = (
-    r'"""(?:[^"\\]|\\(?s:.)|"(?!""))*+(?:""")?' + r"|'{3}(?:[^'\\]|\\(?s:.)|'(?!''))*+(?:'{3})?"
+_BLOCK_TEXT = r'"""(?:[^"\\]|\\(?s:.)|"(?!""))*+(?:""")?'
+_TRIPLE = rf"{_BLOCK_TEXT}|'{{3}}(?:[^'\\]|\\(?s:.)|'(?!''))*+(?:'{{3}})?"
+_PATTERN = (  # of JavaScript: where no division can stand; its length is bounded, since it may lack an end
+    r"(?:(?<=[=(,:;!&|?\[{}])|(?<=[=(,:;!&|?\[{}] )|(?<=return ))"
+    r"/(?![/*])(?:[^/\\\[\n]|\\[^\n]|\[(?:[^\]\\\n]|\\[^\n]){0,40}+\]){1,80}+/[a-z]*+"
 )
 _BEGIN = r"(?<![^\n])"  # of a line
-_REST = r"(?P<m>(?<![\w.])\d[\w.]*+)|(?P<w>(?<!\w)[^\W\d]\w*+)"
+_NUMBER = r"(?<![\w.])\d[\w.]*+"
+_W = r"(?P<w>(?<!\w)[^\W\d]\w*+)"
+_REST = rf"(?P<m>{_NUMBER})|{_W}"
 _PATTERNS = {
-    "bash": rf"(?P<c>(?<!\S)#[^\n]*+)|(?P<s>{_DOUBLE}|'[^']*+'?)|(?P<n>\$\w++|\$\{{[^\n}}]*+\}}?)|{_REST}",
+    "bash": rf"(?P<c>(?<!\S)#[^\n]*+)|(?P<s>{_DOUBLE}|(?<!\w)'[^']*+')|(?P<n>\$\w++|\$\{{[^\n}}]*+\}}?)|{_REST}",
     "c": rf"(?P<n>{_BEGIN}[ \t]*+\#[ \t]*+\w++)|{_SLASHES}|(?P<s>{_DOUBLE}|{_CHARACTER})|{_REST}",
-    "css": rf"(?P<c>{_BLOCK})|{_TEXTS}|(?P<k>@[\w-]++)|(?P<n>(?<![\w-])[a-zA-Z-][\w-]*+(?=:))|{_REST}",
+    "css": (
+        rf"(?P<c>{_BLOCK})|{_TEXTS}|(?P<k>@[\w-]++|!important)|(?P<n>(?<![\w-])[a-zA-Z-][\w-]*+(?=:\s))"
+        rf"|(?P<m>{_NUMBER}%?|\#[\da-fA-F]{{3,8}}(?=[;,)!}}]))|{_W}"
+    ),
     "diff": rf"(?P<gi>{_BEGIN}\+[^\n]*+)|(?P<gd>{_BEGIN}-[^\n]*+)|(?P<k>{_BEGIN}@@[^\n]*+)",
     "dockerfile": rf"(?P<k>{_BEGIN}[A-Z]++(?=\s))|{_HASH}|{_TEXTS}|(?P<n>\$\w++)",
     "go": rf"{_SLASHES}|(?P<s>{_DOUBLE}|`[^`]*+`?|{_CHARACTER})|{_REST}",
     "html": (
-        r"(?P<c><!--(?:[^-]|-(?!->))*+(?:-->)?)|(?P<k></?[\w:.-]++|/?>)|(?P<n>(?<=\s)[\w:.-]++(?==))"
-        r"""|(?P<s>(?<==)(?:"[^"]*+"?|'[^']*+'?))"""
+        r"(?P<c><!--(?:[^-]|-(?!->))*+(?:-->)?)|(?P<k><[/!]?[\w:.-]++|/?>)|(?P<n>(?<=\s)[\w:.-]++(?==))"
+        r"""|(?P<s>(?<==)(?:"[^"]*+"?|'[^']*+'?))|(?P<m>&\#?\w{1,30}+;)"""
     ),
     "ini": rf"(?P<c>{_BEGIN}[;#][^\n]*+)|(?P<k>{_BEGIN}\[[^\n\]]*+\]?)|(?P<n>{_BEGIN}[\w.-]++)|{_TEXTS}|{_REST}",
-    "java": rf"{_SLASHES}|(?P<s>{_DOUBLE}|{_CHARACTER})|(?P<n>@\w++)|{_REST}",
-    "javascript": rf"{_SLASHES}|(?P<s>{_DOUBLE}|{_SINGLE}|`(?:[^`\\]|\\(?s:.))*+`?)|{_REST}",
+    "java": rf"{_SLASHES}|(?P<s>{_BLOCK_TEXT}|{_DOUBLE}|{_CHARACTER})|(?P<n>@\w++)|{_REST}",
+    "javascript": rf"{_SLASHES}|(?P<s>{_PATTERN}|{_DOUBLE}|{_SINGLE}|`(?:[^`\\]|\\(?s:.))*+`?)|{_REST}",
     "json": rf"(?P<n>{_DOUBLE}(?=:))|(?P<s>{_DOUBLE})|{_REST}",
-    "python": rf"{_HASH}|(?P<s>{_TRIPLE}|{_DOUBLE}|{_SINGLE})|(?P<n>(?<!\w)@[\w.]++)|{_REST}",
+    "markdown": (
+        rf"(?P<k>{_BEGIN}\#{{1,6}}[ \t][^\n]*+)|(?P<c>{_BEGIN}>[^\n]*+)|(?P<s>`++[^`\n]*+`*+)"
+        rf"|(?P<m>{_BEGIN}[ \t]*+(?:[-*+]|\d++[.)])(?=\s))|(?P<n>!?\[[^\[\]\n]*+\]\([^()\n]*+\)|\*\*[^*\n]++\*\*)"
+    ),
+    "python": (
+        rf"{_HASH}|(?P<s>(?:(?<!\w)[rbfuRBFU]{{1,2}}+)?(?:{_TRIPLE}|{_DOUBLE}|{_SINGLE}))|(?P<n>(?<!\w)@[\w.]++)"
+        rf"|(?P<k>{_BEGIN}[ \t]*+(?:match|case)(?= [^\n:=]*+:))|{_REST}"
+    ),
     "ruby": rf"{_HASH}|{_TEXTS}|(?P<n>@++\w++|(?<![\w:]):\w++)|{_REST}",
     "rust": rf"{_SLASHES}|(?P<s>{_DOUBLE}|{_CHARACTER})|(?P<n>#!?\[[^\n\]]*+\]?|(?<!\w)\w++!)|{_REST}",
     "sql": rf"(?P<c>--[^\n]*+|{_BLOCK})|(?P<s>'[^']*+'?)|{_REST}",
     "toml": rf"{_HASH}|(?P<k>{_BEGIN}\[[^\n\]]*+\]*+)|(?P<n>{_BEGIN}[\w.-]++)|(?P<s>{_TRIPLE}|{_DOUBLE}|{_SINGLE})|{_REST}",
-    "yaml": rf"(?P<c>(?<!\S)#[^\n]*+)|(?P<n>(?<![\w.-])[\w.-]++(?=:\s))|{_TEXTS}|{_REST}",
+    "yaml": rf"(?P<c>(?<!\S)#[^\n]*+)|(?P<n>(?<![\w.-])[\w.-]++(?=:\s))|(?P<s>(?<!\w)(?:{_DOUBLE}|{_SINGLE}))|{_REST}",
 }
 _C = """auto bool break case char const constexpr continue default do double else enum extern false float for goto if inline int
 long nullptr register return short signed sizeof static struct switch true typedef union unsigned void volatile while NULL
@@ -82,8 +97,11 @@ _WORDS = {
     "yaml": "false no null true yes",
 }  # fmt: skip
 _SAME = {
-    "console": "bash", "cpp": "c", "js": "javascript", "py": "python", "sh": "bash", "shell": "bash",
-    "ts": "javascript", "typescript": "javascript", "xml": "html",
+    "c++": "c", "cc": "c", "cpp": "c", "h": "c", "hpp": "c", "csharp": "java", "cs": "java", "kotlin": "java",
+    "docker": "dockerfile", "golang": "go", "js": "javascript", "jsonc": "javascript", "jsx": "javascript", "mjs": "javascript",
+    "ts": "javascript", "tsx": "javascript", "typescript": "javascript", "md": "markdown", "patch": "diff", "py": "python",
+    "rb": "ruby", "rs": "rust", "console": "bash", "sh": "bash", "shell": "bash", "zsh": "bash", "scss": "css",
+    "postgresql": "sql", "svg": "html", "vue": "html", "xml": "html", "yml": "yaml",
 }  # fmt: skip
 LANGUAGES = frozenset(_PATTERNS) | frozenset(_SAME)
 

@@ -21,7 +21,7 @@ import django
 django.setup()
 from django.contrib.auth import get_user_model
 from turns.models import Agent
-for name in ("ada", "ben", "cleo", "dan", "eve", "fay", "gus"):
+for name in ("ada", "ben", "cleo", "dan", "eve", "fay", "gus", "hal"):
     get_user_model().objects.create_user(name, password=%r)
 Agent.objects.create(name="florist", samples=["say Tulips."])
 """
@@ -174,7 +174,7 @@ async def test_no_global_name_is_added_and_the_keys_of_the_page_stay_its_own(pag
 
 
 async def test_the_bar_of_a_very_narrow_chat_is_not_cut(page, host_url):
-    await sign_in(page, host_url, "eve")
+    await sign_in(page, host_url, "hal")
     orders = chat_called(page, "Your orders")
     await say(orders, "wait 60")
     await expect(orders.locator("tool-call")).to_have_attribute("data-status", "running")

@@ -153,6 +153,15 @@ def test_no_word_of_a_long_text_is_lost_or_said_twice(lines: list[str]):
         "a.",
         "a:",
         "1",
+        " '",
+        "=/",
+        "=/[",
+        "[a](",
+        "![",
+        "**",
+        "&a",
+        "#a",
+        "\nmatch ",
     ],
 )
 def test_no_code_keeps_a_thread_busy_for_long(language: str, piece: str):
@@ -160,6 +169,25 @@ def test_no_code_keeps_a_thread_busy_for_long(language: str, piece: str):
     begun = time.thread_time()
     syntax_highlighting.highlight(code, language)
     assert time.thread_time() - begun < 1.0
+
+
+@pytest.mark.parametrize(
+    ("language", "code", "coloured"),
+    [
+        ("bash", "cat <<EOF\nit's text\nEOF", []),
+        ("css", "a:hover { color: #fff; }", [("n", "color"), ("m", "#fff")]),
+        ("html", "<!doctype html>&amp;", [("k", "<!doctype"), ("k", ">"), ("m", "&amp;")]),
+        ("java", 'x = """\n"q"\n"""; y', [("s", '"""\n"q"\n"""')]),
+        ("jsx", 'x = /[/"]+/g; y = 1 / 2', [("s", '/[/"]+/g'), ("m", "1"), ("m", "2")]),
+        ("md", "# A\n- `b`", [("k", "# A"), ("m", "-"), ("s", "`b`")]),
+        ("python", "match x:\nmatch = rb'y'", [("k", "match"), ("s", "rb'y'")]),
+        ("yml", "a: it's b", [("n", "a")]),
+    ],
+)
+def test_code_is_coloured_as_its_language_is_written(language: str, code: str, coloured):
+    html = syntax_highlighting.highlight(code, language)
+    spans = re.findall(r'<span class="(\w+)">(.*?)</span>', html, re.DOTALL)
+    assert [(kind, unescape(text)) for kind, text in spans] == coloured
 
 
 @given(
