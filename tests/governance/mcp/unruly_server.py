@@ -3,7 +3,8 @@
 Arguments: `mute` (never answers anything), `dies` (ends at once), `stubborn` (ignores SIGTERM and the end of its input),
 `banner` (greets on stdout), `old` (ends at a question from a newer protocol), `shapeless` (names tools that are none),
 `wordy` (names a tool that takes too much to say), `asleep` (reads nothing once it has named its tools),
-`silent` (says nothing more of what was cancelled), `endless` (never comes to the end of its list), `harmless` (says of
+`silent` (says nothing more of what was cancelled), `posing` (gives titles and descriptions that want to be part of a
+page), `endless` (never comes to the end of its list), `harmless` (says of
 every tool that it only reads).
 """
 
@@ -16,6 +17,7 @@ import time
 
 HABITS = set(sys.argv[1:])
 VERSION = "2025-06-18"
+POSE = f"<img src=x onerror='window.hit=1'>\u202e{'Z'.ljust(40, chr(0x300))}"
 names = [
     "cancelled",
     "children",
@@ -154,6 +156,8 @@ def list_tools(request):
         tools.append({"name": "shapeless", "inputSchema": {"type": "string"}})
         crooked = {"type": "object", "properties": {"text": {"type": "strin"}}}
         tools += [{"name": "crooked", "inputSchema": crooked}, {"inputSchema": None}, 42]
+    if "posing" in HABITS:
+        tools = [{**tool, "title": POSE, "description": POSE * 20} for tool in tools]
     if "wordy" in HABITS:
         schema = {"type": "object", "description": "blah " * 30_000}
         tools.append({"name": "wordy", "inputSchema": schema})

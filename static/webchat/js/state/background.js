@@ -1,6 +1,6 @@
 /** What sub-agents do for this conversation while nothing in it waits for them (`overview`). */
 
-import { visible } from "./hidden_characters.js";
+import { visible, visibleTitle } from "./hidden_characters.js";
 import { updateCall } from "./turns.js";
 
 /** @typedef {import("./types.js").Clock} Clock */
@@ -19,7 +19,7 @@ export function workFrom(wire, state, clock) {
     parentToolId: wire.parent_tool_id,
     elapsedMs: wire.elapsed_ms,
     elapsedAt: clock.now,
-    tools: wire.tools.map((tool) => visible(tool.tool_title || tool.tool_name)),
+    tools: wire.tools.map((tool) => visibleTitle(tool.tool_title || tool.tool_name)),
     stoppingAt: known?.stoppingAt ?? (wire.status === "cancelling" ? clock.now : null),
   };
 }

@@ -1,7 +1,7 @@
 /** One tool call as the page knows it: made from the wire's fields, and brought to its one end. */
 
 import { approvalFromWire } from "./approval.js";
-import { visible } from "./hidden_characters.js";
+import { visible, visibleTitle } from "./hidden_characters.js";
 import { isCallOver } from "./status.js";
 import { subAgentFrom } from "./sub_agents.js";
 
@@ -25,7 +25,7 @@ export function callFromWire(wire, clock) {
   return {
     toolId: wire.tool_id,
     name: visible(wire.tool_name ?? ""),
-    title: visible(wire.tool_title ?? ""),
+    title: visibleTitle(wire.tool_title ?? ""),
     server: visible(wire.tool_server ?? ""),
     input: wire.input ?? {},
     status,

@@ -4,6 +4,7 @@
 const HIDDEN = /(?![\n\t ])[\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\u2800\u{13441}\u{13442}\u{16FE4}\u{1D159}]/gu;
 /** Marks beyond the fourth on one letter (UTS #39, 5.4): no language needs them, and piled up they cover other lines. */
 const PILED = /(?<=\p{Mn}{4})\p{M}/gu;
+const TITLE_LENGTH = 100;
 const PLAIN = /^[\n\t\x20-\x7e]*$/;
 const WORD = /[\p{L}\p{M}\p{N}]+/gu;
 const NOT_ASCII = /\P{ASCII}/gu;
@@ -31,6 +32,12 @@ export function visible(text) {
     .replace(WORD, (word) => (isMixed(word) ? word.replace(NOT_ASCII, writtenOut) : word))
     .replace(PILED, writtenOut)
     .replace(HIDDEN, writtenOut);
+}
+
+/** The title that a server has given its tool. Written out it may be long, and leaves room for what stands beside it. @param {string} title */
+export function visibleTitle(title) {
+  const seen = visible(title);
+  return seen.length > TITLE_LENGTH ? `${seen.slice(0, TITLE_LENGTH - 1)}…` : seen;
 }
 
 /** @param {string} word */
