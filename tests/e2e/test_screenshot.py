@@ -67,7 +67,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
         made.leave()
 
 
-async def test_the_picture_shows_a_turn_with_calls_of_every_colour(open_browser, site):
+async def test_the_picture_shows_a_turn_with_calls_of_every_colour(site, open_browser):
     await allow_two_waits(open_browser, site)
     browser_user = await open_browser(site)
     for words in ("help", "write notes.txt: Buy milk"):
@@ -90,7 +90,7 @@ async def test_the_picture_shows_a_turn_with_calls_of_every_colour(open_browser,
         await expect(chat.ending("Turn cancelled")).to_be_visible()
 
 
-async def test_the_pictures_show_an_answer_and_a_question_on_a_phone(open_browser, site):
+async def test_the_pictures_show_an_answer_and_a_question_on_a_phone(site, open_browser):
     person = await open_browser(
         site, viewport={"width": 390, "height": 844}, color_scheme="dark", device_scale_factor=2
     )
@@ -103,7 +103,7 @@ async def test_the_pictures_show_an_answer_and_a_question_on_a_phone(open_browse
     await chat.page.screenshot(path=FOLDER / "question-phone.png")
 
 
-async def test_the_pictures_show_what_operators_see(open_browser, site):
+async def test_the_pictures_show_what_operators_see(site, open_browser):
     person = await open_browser(site)
     chat = await person.start_conversation()
     for seconds in (0.2, 0.4, 0.6, 0.7, 0.8, 1.1, 1.3, 2.1):

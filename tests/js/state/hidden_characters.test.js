@@ -94,7 +94,10 @@ test("marks that are piled up on a letter do not cover what stands around it", (
 });
 
 test("a title that is long when it is written out leaves room for the answers below it", () => {
-  const { title } = callFromWire({ tool_id: "a", tool_name: "x_a", tool_title: "Z".padEnd(80, "\u0300"), input: {} }, CLOCK);
+  const { title } = callFromWire(
+    { tool_id: "a", tool_name: "x_a", tool_title: "Z".padEnd(80, "\u0300"), input: {} },
+    CLOCK,
+  );
   assert.equal(title.length, 100);
   assert.ok(title.endsWith("…"));
 });
