@@ -30,8 +30,8 @@ need_postgres() {
 unset PYTHONDONTWRITEBYTECODE
 
 # Options of pytest. Two processes for each core: they often wait for a server, a browser or a deadline. The tests of a
-# file stay together; files keep their order, in which those that start servers come early: sorted by their number of
-# tests they would come last, when there is nothing to do beside them.
+# file stay together; files keep their order (tests/conftest.py): sorted by their number of tests, those that start
+# servers would come last, when there is nothing to do beside them.
 side_by_side=(--numprocesses "${WORKERS:-$(($(nproc) * 2))}" --dist loadfile --no-loadscope-reorder)
 
 # run TITLE COMMAND...: run it, remember whether it failed, go on.

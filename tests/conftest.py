@@ -34,7 +34,15 @@ hypothesis_settings.register_profile(
 )
 hypothesis_settings.load_profile("any machine")
 _PACKAGES = ("config", "governance", "turns", "webchat")
-_BROWSER_TESTS = Path(__file__).parent / "e2e"
+_TESTS = Path(__file__).parent
+_BROWSER_TESTS = _TESTS / "e2e"
+_START_PROGRAMS = (
+    "e2e",
+    "faults",
+    "projects",
+    "setup",
+    "benchmarks",
+)  # in the order in which they run
 _PROCESS_TABLE = {"<genexpr>", *vars(procfs)}
 
 
@@ -124,8 +132,14 @@ def _allow_short_reads(blockbuster: BlockBuster) -> None:
         function.can_block_in("/governance/core/procfs.py", _PROCESS_TABLE)
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the browser tests; without a browser leave them out, unless nothing may be left out."""
+    """Mark the browser tests; without a browser leave them out, unless nothing may be left out.
+
+    Tests that start programs come first: the end of a run has only short ones then. Those with a browser stay together,
+    since a worker starts site and browser anew whenever it comes back to them.
+    """
+    items.sort(key=_rank)
     for item in items:
         if item.path.is_relative_to(_BROWSER_TESTS):
             item.add_marker("browser")
@@ -135,6 +149,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         items[:] = [item for item in items if item not in left_out]
         config.hook.pytest_deselected(items=left_out)
+
+
+def _rank(item: pytest.Item) -> int:
+    directory = item.path.relative_to(_TESTS).parts[0]
+    ranks = dict(zip(_START_PROGRAMS, range(-len(_START_PROGRAMS), 0), strict=True))
+    return ranks.get(directory, 0)
 
 
 def pytest_collection_finish() -> None:
