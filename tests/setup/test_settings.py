@@ -12,9 +12,9 @@ from typing import get_origin
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
-from django.db import connection
+from django.db.utils import ConnectionHandler
 
-from config import environment, secret_key
+from config import databases, environment, secret_key
 from governance.conf import GovernanceSettings
 from tests.processes import run_python
 from tests.support import LONG_PATIENCE
@@ -113,14 +113,17 @@ def test_processes_that_start_at_once_agree_on_the_secret_key(tmp_path):
 
 
 @pytest.mark.django_db
-@pytest.mark.skipif(connection.vendor != "sqlite", reason="the options of SQLite")
-def test_sqlite_keeps_what_was_committed_and_waits_for_other_writers():
+def test_sqlite_keeps_what_was_committed_and_waits_for_other_writers(tmp_path):
+    file = {"ENGINE": "django.db.backends.sqlite3", "NAME": tmp_path / "db.sqlite3"}
+    connections = ConnectionHandler({"default": databases.with_options(file, pool_size=1)})
+    connection = connections["default"]
     with connection.cursor() as cursor:
         values = [
             cursor.execute(f"PRAGMA {name}").fetchone()[0]
             for name in ("journal_mode", "synchronous")
         ]
         waits = cursor.execute("PRAGMA busy_timeout").fetchone()[0]
+    connection.close()
     assert (values, waits) == (["wal", 2], 20_000)
     assert connection.transaction_mode == "IMMEDIATE"
 

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import socket
 import sqlite3
 import sys
@@ -13,6 +14,7 @@ import httpx
 import pytest
 
 from scripts.start import chosen_extras, is_loopback, open_up
+from tests.made_once import migrated_file
 from tests.processes import run_python
 from tests.setup.started_site import ROOT, signed_in, started_site
 from tests.support import PATIENCE, eventually_sync, run_program
@@ -54,7 +56,6 @@ def site(var: Path, **more: str) -> Iterator[tuple[str, Path]]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    var.mkdir(exist_ok=True)
     more = {"PYTHONPATH": str(var / "first"), **more}
     with started_site(
         "scripts.start", var=var, port=port, is_up=lambda said: "Serving on" in said, **more
@@ -67,11 +68,18 @@ def sign_in(url: str, *, password: str) -> httpx.Response:
         return client.get("/")
 
 
-def test_what_is_wrong_is_said_instead_of_served(tmp_path):
+@pytest.fixture
+def var(tmp_path: Path) -> Path:
+    """Return the directory of a site with its tables: to make them is half of a first start."""
+    shutil.copy(migrated_file(), tmp_path / "db.sqlite3")
+    return tmp_path
+
+
+def test_what_is_wrong_is_said_instead_of_served(var):
     environment = {
-        "PATH": str(tmp_path),
+        "PATH": str(var),
         "ENV_FILE": os.devnull,
-        "VAR_DIR": str(tmp_path),
+        "VAR_DIR": str(var),
         "GOVERNANCE_EXEC_SANDBOX": "bwrap",
     }
     command = [sys.executable, "-m", "scripts.start"]
@@ -92,11 +100,11 @@ def test_first_start_shows_a_password_that_works_and_the_second_one_reuses_every
         assert sign_in(url, password="wrong").status_code == 302
 
 
-def test_the_default_needs_nothing_of_what_the_extras_install(tmp_path):
-    (tmp_path / "first").mkdir()
+def test_the_default_needs_nothing_of_what_the_extras_install(var):
+    (var / "first").mkdir()
     hide = HIDE.replace("{names}", repr(OF_EXTRAS))
-    (tmp_path / "first" / "sitecustomize.py").write_text(hide, "utf-8")
-    with site(tmp_path) as (url, said):
+    (var / "first" / "sitecustomize.py").write_text(hide, "utf-8")
+    with site(var) as (url, said):
         password = re.search(r"user demo with the password (\S+)", said.read_text())[1]
         assert sign_in(url, password=password).status_code == 200
         assert "Traceback" not in said.read_text()
@@ -178,11 +186,11 @@ def test_a_database_that_cannot_be_used_is_said_in_words_and_left_alone(
         assert file.read_bytes() == before
 
 
-def test_a_second_one_on_the_same_database_says_that_it_is_one(tmp_path):
-    with site(tmp_path / "one") as (_url, first):
+def test_a_second_one_on_the_same_database_says_that_it_is_one(var):
+    with site(var) as (_url, first):
         assert "Another process" not in first.read_text()
-        database = {"DATABASE_URL": f"sqlite:///{tmp_path / 'one' / 'db.sqlite3'}"}
-        with site(tmp_path / "two", **database) as (_other, second):
+        (var / "two").mkdir()
+        with site(var / "two", DATABASE_URL=f"sqlite:///{var / 'db.sqlite3'}") as (_other, second):
             told = f"Another process uses this database too: {socket.gethostname()}:"
             eventually_sync(lambda: told in second.read_text(), timeout=PATIENCE)
 

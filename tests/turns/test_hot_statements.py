@@ -160,28 +160,31 @@ def check(name: str, run: Callable[..., Any], *, model: Any = None) -> None:
     compare()
 
 
-@pytest.mark.parametrize("name", of_kind(Select))
-def test_a_select_reads_what_its_queryset_does(world: None, name: str):
+def test_a_select_reads_what_its_queryset_does(world: None, subtests: pytest.Subtests):
     since = timezone.now()
-    check(name, lambda select, of: [seen(row, since=since) for row in select.all(**of)])
+    for name in of_kind(Select):
+        with subtests.test(name):
+            check(name, lambda select, of: [seen(row, since=since) for row in select.all(**of)])
 
 
-@pytest.mark.parametrize("name", of_kind(Update))
-def test_an_update_writes_what_its_queryset_does(world: None, name: str):
-    statement: Any = STATEMENTS[name]
-    queryset, _changes = statement._build(**dict.fromkeys(statement.places, UUID(int=1).hex))
-    for run in (
-        lambda update, of: update.run(**of),
-        lambda update, of: update.run_each([of, of]),
-    ):
-        check(name, run, model=queryset.model)
+def test_an_update_writes_what_its_queryset_does(world: None, subtests: pytest.Subtests):
+    for name in of_kind(Update):
+        statement: Any = STATEMENTS[name]
+        queryset, _changes = statement._build(**dict.fromkeys(statement.places, UUID(int=1).hex))
+        with subtests.test(name):
+            check(name, lambda update, of: update.run(**of), model=queryset.model)
+            check(name, lambda update, of: update.run_each([of, of]), model=queryset.model)
 
 
-@pytest.mark.parametrize("name", of_kind(Insert))
-@pytest.mark.parametrize("many", [False, True])
-def test_an_insert_stores_what_its_model_would(world: None, name: str, many: bool):
+def test_an_insert_stores_what_its_model_would(world: None, subtests: pytest.Subtests):
+    for name in of_kind(Insert):
+        for many in (False, True):
+            with subtests.test(name, many=many):
+                put_each_row_back(STATEMENTS[name], many=many)
+
+
+def put_each_row_back(statement: Any, *, many: bool) -> None:
     """Each planted row is taken away and put back."""
-    statement: Any = STATEMENTS[name]
     model = statement._model
     planted, before = list(model._base_manager.all()), stored(model)
     assert planted

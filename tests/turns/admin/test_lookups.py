@@ -40,10 +40,11 @@ VIEW = [
     ("q", NUL), ("o", f"-{HUGE}.x"), ("p", f"-{HUGE}"), ("when", NUL), ("when_from", LATEST),
     ("when_until", "2026-13-45T99:99"), ("nothing__exact", NUL), ("__", "1"), ("_to_field", NUL),
 ]  # fmt: skip
-OF_PAGE = [
-    ("span", NUL), ("show", NUL), ("did", NUL), ("events", HUGE), ("when_from", LATEST), ("_to_field", ""),
-    ("_changelist_filters", NUL),
-]  # fmt: skip
+OF_PAGE = [  # what is read apart stands in one address
+    [("span", NUL), ("show", NUL), ("did", NUL), ("events", HUGE), ("_changelist_filters", NUL)],
+    [("when_from", LATEST)],
+    [("_to_field", "")],
+]
 KEYS = (NUL, HUGE, f"-{HUGE}", "_00", "é" * 500, "x")
 
 
@@ -56,6 +57,10 @@ def odd_queries(model: type[models.Model]) -> Iterator[str]:
             pairs = [(f"{of_kind.name}{lookup}", value) for lookup, value in lookups]
             yield from (urlencode([pair]) for pair in pairs)
             yield f"{of_kind.name}__exact={HALF_A_CHARACTER}"
+
+
+def columns_of(model: type[models.Model]) -> dict[str, Any]:
+    return {field.name: field for field in model._meta.get_fields() if field.concrete}
 
 
 def filters_of(model_admin: Any) -> Iterator[str]:
@@ -93,7 +98,7 @@ def visitor(admin_user) -> Client:
 
 @pytest.mark.parametrize("model_admin", our_admins(), ids=lambda it: it.opts.model_name)
 def test_no_page_of_the_admin_stumbles_over_its_address(planted, visitor, model_admin):
-    view, of_page = ([urlencode([pair]) for pair in pairs] for pairs in (VIEW, OF_PAGE))
+    view, of_page = (urlencode([pair]) for pair in VIEW), [*map(urlencode, OF_PAGE)]
     of_list = [*odd_queries(model_admin.model), *filters_of(model_admin), *view]
     stumbled = set()
     for address, _needs in pages_of(model_admin):
@@ -130,9 +135,16 @@ def test_nor_does_any_other_page_of_the_sites_admin(visitor, admin_user, page):
         if page == "autocomplete":
             fields = of_model.get_autocomplete_fields(None)
             queries = [query | {"field_name": name, "term": NUL} for name in fields]
-        else:
-            names = [field.name for field in meta.get_fields() if field.concrete]
-            asked = (*names, "_popup", "_to_field", "q")
+        elif page == "add":  # a form reads each of its fields
+            names = [*columns_of(model), "_popup"]
+            queries = [
+                dict.fromkeys(names, NUL),
+                dict.fromkeys(names, NO_ADDRESS),
+                {"_to_field": NUL},
+            ]
+        else:  # one column of each kind
+            kinds = {type(column): name for name, column in columns_of(model).items()}
+            asked = (*kinds.values(), "_popup", "_to_field", "q")
             queries = [{name: value} for name in asked for value in (NUL, NO_ADDRESS)]
         name = page if page == "autocomplete" else f"{meta.app_label}_{meta.model_name}_{page}"
         for query in queries:
