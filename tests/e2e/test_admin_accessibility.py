@@ -3,9 +3,10 @@
 import re
 
 import pytest
-from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Page, expect
 
+from tests.e2e import axe
+from tests.e2e.axe import COLOURS
 from tests.e2e.chat import has_started, state
 from tests.e2e.test_admin import FITS
 
@@ -16,7 +17,7 @@ PHONE = {"width": 390, "height": 844}
 # The admin's own header, menu, lists and forms are Django's, as is the search of a list: here is what we add.
 OURS = {"include": [["#content"]], "exclude": [["#searchbar"]]}
 # To read what a stylesheet imports, axe would add a style to the page, which its policy refuses.
-OPTIONS = {"preload": False}
+ALL_RULES = {"preload": False}
 RUNNING = "/admin/turns/runningturn/"
 # Figures, the default limits with their history, and a list with our filters of time and text and the links to its exports.
 OTHERS = (
@@ -71,16 +72,11 @@ async def findings(page: Page, name: str) -> list[object]:
     found: list[object] = []
     for size in (DESKTOP, PHONE):
         await page.set_viewport_size(size)
-        for scheme in ("light", "dark"):
+        for scheme, rules in (("light", ALL_RULES), ("dark", COLOURS)):
             await page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
             await page.evaluate(MOVED)  # a colour on its way to another scheme is none of both
-            results = await Axe().run(page, context=OURS, options=OPTIONS)
-            assert results.response["passes"], name
-            found += [
-                (name, scheme, size["width"], broken["id"], node["target"], node["failureSummary"])
-                for broken in results.response["violations"]
-                for node in broken["nodes"]
-            ]
+            broken = await axe.findings(page, rules, within=OURS)
+            found += [(name, scheme, size["width"], *one) for one in broken]
         wide = await page.evaluate(SIDEWAYS)
         found += [(name, size["width"], "scrolls sideways", element) for element in wide[:5]]
         hidden = await page.evaluate(BESIDE)

@@ -5,12 +5,11 @@ import re
 from functools import cache
 
 import pytest
-from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Page, expect
 
+from tests.e2e.axe import UP_TO_AA, findings
 from tests.e2e.chat import Chat
 from tests.e2e.site import ROOT
-from tests.e2e.test_accessibility import OPTIONS
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -118,8 +117,7 @@ async def test_a_conversation_is_german_from_the_message_to_the_settings(open_br
     async def is_german() -> None:
         assert await english_in(page) == []
         assert await english_sentences_in(page) == []
-        found = await Axe().run(page, options=OPTIONS)  # such as words in the names of buttons
-        assert [(each["id"], each["nodes"]) for each in found.response["violations"]] == []
+        assert await findings(page, UP_TO_AA) == []  # such as words in the names of buttons
 
     async def say(text: str) -> None:
         await composer.fill(text)

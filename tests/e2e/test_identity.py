@@ -62,7 +62,7 @@ async def test_a_sign_out_in_another_tab_is_noticed(open_browser, site):
     await expect(other.page.get_by_role("heading", name="You are signed out")).to_be_visible()
     await check(other.page)
     await expect(chat.connection).to_have_text("Signed out")
-    await expect(page.get_by_text("Your session ended.")).to_be_visible()
+    await expect(page.locator("#banner")).to_contain_text("Your session ended.")
     await expect(page.get_by_role("link", name="Sign in")).to_be_visible()
     await check(page)
 

@@ -168,7 +168,7 @@ async def tidy_up(chat: Chat) -> None:
     await go_to(page, page.get_by_label("Colours"), back=True)
     await keys.press("End")
     await expect(page.locator("html")).to_have_attribute("data-theme", "dark")
-    opener = page.get_by_role("button", name=re.compile("^Options of “wait 60 within"))
+    opener = page.get_by_role("button", name=re.compile("^Options of “wait 60 within 2min"))
     await go_to(page, opener, back=True)
     await keys.press("Enter")
     await expect(page.get_by_role("menuitem", name="Rename")).to_be_focused()

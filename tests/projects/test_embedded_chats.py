@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Locator, Page, Route, WebSocket, expect
 
+from tests.e2e.axe import UP_TO_AA, findings
 from tests.e2e.chromium import started_chromium
-from tests.e2e.test_accessibility import OPTIONS
 from tests.projects.hosts import PASSWORD, ROOT, HostProject
 from tests.support import PATIENCE, eventually
 
@@ -203,9 +202,7 @@ async def test_axe_finds_nothing_in_the_chats(page, host_url):
     await sign_in(page, host_url, "eve")
     await say(chat_called(page, "Your orders"), "say Tomorrow.")
     await expect(chat_called(page, "Your orders").locator(".message-agent")).to_be_visible()
-    found = await Axe().run(page, context={"include": [["turnkeeper-chat"]]}, options=OPTIONS)
-    assert found.response["passes"]
-    assert [(each["id"], each["nodes"]) for each in found.response["violations"]] == []
+    assert await findings(page, UP_TO_AA, within={"include": [["turnkeeper-chat"]]}) == []
 
 
 async def test_an_agent_that_is_not_there_is_said_and_what_was_written_comes_back(page, host_url):
