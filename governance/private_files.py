@@ -35,6 +35,6 @@ def restrict(path: Path) -> None:
     """
     with suppress(OSError):
         status = path.stat()
-        is_systems = bool(status.st_mode & stat.S_ISVTX) or path.resolve().parent == Path("/")
-        if status.st_uid == os.geteuid() and status.st_mode & _OTHERS and not is_systems:
+        is_open = status.st_uid == os.geteuid() and status.st_mode & _OTHERS
+        if is_open and not (status.st_mode & stat.S_ISVTX or path.resolve().parent == Path("/")):
             path.chmod(stat.S_IMODE(status.st_mode) & ~_OTHERS)

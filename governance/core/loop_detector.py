@@ -7,7 +7,7 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import blake2b
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 # The most calls that may take turns in one cycle (A-B-A-B is two).
 _LONGEST_CYCLE = 4
@@ -56,8 +56,7 @@ class LoopVerdict:
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Observation:
+class _Observation(NamedTuple):
     call: bytes
     result: bytes
     step: object
@@ -156,7 +155,7 @@ class LoopDetector:
         call too many.
         """
         latest = self._recent[-1].call
-        if sum(seen.call == latest for seen in self._recent) == 1:  # new: most calls leave here
+        if [seen.call for seen in self._recent].count(latest) == 1:  # new: most calls leave here
             return 1, 1
         result_of: dict[bytes, bytes] = {}
         steps_of: dict[bytes, set[object]] = {}

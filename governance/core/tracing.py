@@ -7,6 +7,7 @@ takes the open ones below it along: none outlives what it is part of.
 import asyncio
 import json
 import logging
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Self, TypeAlias
@@ -30,6 +31,10 @@ logger = logging.getLogger(__name__)
 Attributes: TypeAlias = Mapping[str, str | bool | int | float | Sequence[str] | None]
 
 OPERATION = "gen_ai.operation.name"
+_UNKNOWN = object()
+_IS_NAMED = (
+    "OTEL_PYTHON_TRACER_PROVIDER" in os.environ
+)  # the API makes the provider of this name itself
 
 
 class Span:
@@ -188,6 +193,9 @@ def _is_untraced() -> bool:
 
 
 def _is_set_up() -> bool:
+    # The public function reads the environment as long as there is no provider. That takes longer than all else here.
+    if getattr(trace, "_TRACER_PROVIDER", _UNKNOWN) is None and not _IS_NAMED:
+        return False
     return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
 
 
