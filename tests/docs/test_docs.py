@@ -191,6 +191,18 @@ def test_each_index_of_what_the_lists_show_stands_with_its_cost():
     assert set(re.findall(r"`(\w+)`", lines.replace("`prune`", ""))) == names
 
 
+def test_the_tests_that_keep_what_was_missed_exist():
+    page = text_of(DOCS / "decisions" / "what-the-suite-missed.md")
+    defined = {
+        name
+        for file in (ROOT / "tests").rglob("test_*.py")
+        for name in re.findall(r"^ *(?:async )?def (test_\w+)", text_of(file), re.MULTILINE)
+    }
+    cited = set(re.findall(r"`(test_\w+)`", page))
+    assert cited
+    assert cited <= defined
+
+
 def test_the_pages_of_settings_are_indexed():
     index = text_of(DOCS / "settings.md")
     for page in (DOCS / "settings").glob("*.md"):
