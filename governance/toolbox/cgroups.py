@@ -7,8 +7,10 @@ import contextlib
 import functools
 import logging
 import os
+import threading
 import time
 import uuid
+import weakref
 from pathlib import Path
 
 from governance.toolbox.resource_limits import ResourceLimits
@@ -22,6 +24,10 @@ _MARK = "user.delegate"  # an attribute by which systemd says so, 251 or newer
 _ENTER = 'echo $$ >"$0" && exec "$@"'
 _EVENTS = (("memory.events", "oom_kill", "memory"), ("pids.events", "max", "processes"))
 _WAIT = 1.0  # seconds for what was killed to be gone
+_COMMAND = "command"  # how the names of groups begin, before the pid of their server
+
+_open: "weakref.WeakSet[CommandGroup]" = weakref.WeakSet()
+_opening = threading.Lock()
 
 
 @functools.cache
@@ -49,18 +55,22 @@ def open_group(limits: ResourceLimits) -> "CommandGroup | None":
     if not limits.group:
         return None
     try:
-        return CommandGroup(limits)
+        with _opening:
+            _remove_left(Path(limits.group))
+            group = CommandGroup(limits)
+            _open.add(group)
     except OSError as error:
         logger.warning("A command gets no control group of its own: %s", error.strerror)
         return None
+    return group
 
 
 class CommandGroup:
     """The group of one command, made below the server's. Raises `OSError` if that cannot be done."""
 
     def __init__(self, limits: ResourceLimits) -> None:
-        self._path = Path(limits.group, f"command-{uuid.uuid4().hex}")
-        self._path.mkdir()
+        self.path = Path(limits.group, f"{_COMMAND}-{os.getpid()}-{uuid.uuid4().hex}")
+        self.path.mkdir()
         for name, value in (
             ("memory.max", limits.memory),
             ("pids.max", limits.processes),
@@ -69,26 +79,23 @@ class CommandGroup:
         ):
             if value or name == "memory.swap.max":
                 with contextlib.suppress(OSError):  # a system without swap has no limit of it
-                    (self._path / name).write_text(str(value))
+                    (self.path / name).write_text(str(value))
 
     def wrap(self, arguments: tuple[str, ...]) -> tuple[str, ...]:
         """Return the command line that enters the group, then runs `arguments`."""
-        return ("/bin/sh", "-c", _ENTER, str(self._path / "cgroup.procs"), *arguments)
+        return ("/bin/sh", "-c", _ENTER, str(self.path / "cgroup.procs"), *arguments)
 
     def close(self) -> str:
         """Kill the rest of the group and remove it. Return the name of the limit that was hit, or nothing."""
         met = " and ".join(
-            word for file, key, word in _EVENTS if _read_event(self._path / file, key)
+            word for file, key, word in _EVENTS if _read_event(self.path / file, key)
         )
-        with contextlib.suppress(OSError):
-            (self._path / "cgroup.kill").write_text("1")
+        _kill(self.path)
         end = time.monotonic() + _WAIT
-        while time.monotonic() < end:
-            try:
-                self._path.rmdir()
-                break
-            except OSError:  # still busy
-                time.sleep(0.01)
+        while not _is_removed(self.path) and time.monotonic() < end:
+            time.sleep(0.01)
+        with _opening:
+            _open.discard(self)
         return met
 
 
@@ -107,6 +114,31 @@ def _prepare(own: Path) -> None:
         with contextlib.suppress(ProcessLookupError):
             (aside / "cgroup.procs").write_text(pid)
     (own / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in _NEEDED))
+
+
+def _remove_left(own: Path) -> None:
+    """Remove groups that nobody has closed: their call was cancelled while they were made, or their server was killed."""
+    kept = {group.path for group in _open}
+    for path in own.glob(f"{_COMMAND}-*-*"):
+        pid = int(path.name.split("-")[1])
+        is_others = pid != os.getpid() and Path("/proc", str(pid)).exists()
+        if path not in kept and not is_others and not _is_removed(path):
+            _kill(path)  # the next one removes it
+
+
+def _kill(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        (path / "cgroup.kill").write_text("1")
+
+
+def _is_removed(path: Path) -> bool:
+    try:
+        path.rmdir()
+    except FileNotFoundError:
+        return True
+    except OSError:  # still busy
+        return False
+    return True
 
 
 def _read_event(file: Path, key: str) -> int:

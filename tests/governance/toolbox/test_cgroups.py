@@ -1,5 +1,6 @@
 """The control group of a command: what is asked of the kernel, in its files (G1)."""
 
+import os
 import subprocess
 
 import pytest
@@ -42,6 +43,19 @@ def test_what_was_met_is_told(limits, tmp_path):
     (place / "memory.events").write_text("low 0\nmax 9\noom 1\noom_kill 3\n")
     (place / "pids.events").write_text("max 2\n")
     assert group.close() == "memory and processes"
+
+
+def test_what_nobody_has_closed_is_removed_before_the_next_command(limits, tmp_path):
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    cancelled, killed = (tmp_path / f"command-{pid}-x" for pid in (os.getpid(), gone.pid))
+    others = tmp_path / f"command-{os.getppid()}-x"
+    for path in (cancelled, killed, others, tmp_path / "server"):
+        path.mkdir()
+    running = open_group(ResourceLimits(group=str(tmp_path)))
+    second = open_group(ResourceLimits(group=str(tmp_path)))
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {others.name, "server", running.path.name, second.path.name}
 
 
 def test_without_limits_the_files_stay_as_they_are(tmp_path):

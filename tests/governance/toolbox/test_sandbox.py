@@ -434,7 +434,8 @@ async def test_the_description_says_which_it_is(sandboxed):
     assert said.startswith("Run a shell command in the workspace")
     if WORKS:
         assert "only the workspace can be written, there is no network" in said
-        assert "At most: 512 processes and threads at once, 2 GB of memory for each" in said
+        memory = "2 GB of memory" if FOUND.limits.group else "2 GB of memory for each"
+        assert f"At most: 512 processes and threads at once, {memory}, 3600 s" in said
     else:
         assert "in no sandbox" in said
     sandboxed.change(exec_network=True)
