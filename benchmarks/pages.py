@@ -157,8 +157,8 @@ class _Visitor:
             latency(
                 f"{name}_long_key",
                 f"page: key behind {len(_MUCH) // 1000} kB, {words}; bare: in a plain field",
-                spread(behind_much),
-                bare=spread(plain),
+                spread_of(behind_much),
+                bare=spread_of(plain),
             ),
             latency(f"{name}_key", f"page: key → the frame after it, {words}", spread(keys)),
             amount(
@@ -229,8 +229,8 @@ class _Visitor:
         await self._chat.composer.fill("")
         return [key / 1000 for key in keys]
 
-    async def _type_behind_much(self) -> tuple[list[float], list[float]]:
-        """Type into the page's field and into a plain one, each with a long text."""
+    async def _type_behind_much(self) -> tuple[list[Timed], list[Timed]]:
+        """Type into the page's field and into a plain one, each with a long text. Of the main thread, a key has its part."""
         await self._page.evaluate(_ADD_PLAIN)
         plain = self._page.locator("#plain")
         spent = []
@@ -238,9 +238,12 @@ class _Visitor:
             await field.fill(_MUCH)
             await field.press("Control+End")
             await self._page.evaluate("window.keys = []")
+            busy = await self._thread.busy()
             await self._page.keyboard.type(_KEYS, delay=60)
             await self._page.wait_for_function(f"window.keys.length >= {len(_KEYS)}")
-            spent.append([key / 1000 for key in await self._page.evaluate("window.keys")])
+            part = (await self._thread.busy() - busy) / len(_KEYS)
+            keys: list[float] = await self._page.evaluate("window.keys")
+            spent.append([Timed(wall=key / 1000, cpu=part) for key in keys])
             await field.fill("")
         await plain.evaluate("field => field.remove()")
         return spent[0], spent[1]
