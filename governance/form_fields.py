@@ -138,8 +138,8 @@ class VersionedForm(WarnedForm):
         self.initial["seen"] = self.instance.updated_at.isoformat() if self.instance.pk else ""
 
     @property
-    def seen_at(self) -> datetime | None:
-        """The moment of the last edit that the editor has seen."""
+    def loaded_updated_at(self) -> datetime | None:
+        """The `updated_at` that the form was loaded with."""
         try:
             return parse_datetime(self.cleaned_data.get("seen") or "")
         except ValueError:

@@ -1,7 +1,7 @@
 """How long the calls of tools ran in the last hour, day, week or month. Read from roll-ups and the rows beyond them (sync ORM)."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any
@@ -131,20 +131,25 @@ def read_last(tool_name: str, span: timedelta) -> LastCalls:
             "requested_at", "status", "error_type", "duration_ms"
         )[:MOST_ROWS]
     )
-    oldest = full_hour(rows[-1][0]) if rows else full_hour(database_now())
-    in_oldest = sum(row[0] < oldest + HOUR for row in rows)
-    hours = ToolHour.objects.filter(tool_name=tool_name, hour__gte=since, hour__lte=oldest)
-    # Of the oldest hour some rows may be missing.
-    binned = [
-        (hour, bins)
-        for hour, calls, bins in hours.order_by().values_list("hour", "calls", "bins")
-        if calls and (hour < oldest or calls > in_oldest)
-    ]
+    binned = _binned_hours(tool_name, since, [row[0] for row in rows])
     durations = CallDurations()
-    for _hour, bins in binned:
+    for bins in binned.values():
         durations.add_bins(bins)
-    covered = {hour for hour, _bins in binned}
     for requested_at, status, error_type, duration_ms in rows:
-        if full_hour(requested_at) not in covered:
+        if full_hour(requested_at) not in binned:
             durations.add(end_of(status, error_type), duration_ms or 0)
     return LastCalls(durations=durations, is_exact=not binned)
+
+
+def _binned_hours(
+    tool_name: str, since: datetime, requested: Sequence[datetime]
+) -> dict[datetime, Bins]:
+    """Return the roll-ups of the hours that the rows, newest first, do not reach or not wholly."""
+    oldest = full_hour(requested[-1]) if requested else full_hour(database_now())
+    in_oldest = sum(at < oldest + HOUR for at in requested)
+    hours = ToolHour.objects.filter(tool_name=tool_name, hour__gte=since, hour__lte=oldest)
+    return {
+        hour: bins
+        for hour, calls, bins in hours.order_by().values_list("hour", "calls", "bins")
+        if calls and (hour < oldest or calls > in_oldest)
+    }

@@ -1,7 +1,7 @@
 """Charts as SVG, drawn on the server: no script, and colours from the style sheet. Beside each is a table with the same numbers."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -55,27 +55,28 @@ def histogram(durations: CallDurations, *, limit_ms: int) -> SafeString:
     if not bars:
         return format_html("<p>{}</p>", _("No call ran in this time."))
     lines = [("limit", limit_ms, _("limit")), ("usual", usual or 0, "p95")]
-    places = [*bars, *(_bar_position(span) for _name, span, _label in lines if span)]
+    rows = [(_range(bar), ended[bar], cut[bar]) for bar in bars]
+    heads = (_("Ran"), _("Ended by themselves"), _("Ran out of time"))
+    text = _histogram_text(durations, limit_ms=limit_ms, usual=usual)
+    drawn = _drawn_bars(bars, ended, cut, [line for line in lines if line[1]])
+    return figure(_("How long calls ran"), text, drawn, heads, rows)
+
+
+def _drawn_bars(
+    bars: Sequence[int],
+    ended: Mapping[int, int],
+    cut: Mapping[int, int],
+    lines: Sequence[tuple[str, int, str]],
+) -> list[SafeString]:
+    places = [*bars, *(_bar_position(span) for _name, span, _label in lines)]
     scale = _Scale(
         int(min(places)), int(max(places)) + 1, max(ended[bar] + cut[bar] for bar in bars)
     )
-    drawn = [
-        *_axis(scale),
-        *(
-            piece
-            for bar in bars
-            for piece in _bar(scale, bar, (("ended", ended[bar]), ("cut", cut[bar])))
-        ),
-        *(
-            _line(scale, name, _bar_position(span), label, span)
-            for name, span, label in lines
-            if span
-        ),
-    ]
-    rows = [(_range(bar), ended[bar], cut[bar]) for bar in bars]
-    heads = (_("Ran"), _("Ended by themselves"), _("Ran out of time"))
-    told = _histogram_text(durations, limit_ms=limit_ms, usual=usual)
-    return figure(_("How long calls ran"), told, drawn, heads, rows)
+    drawn = [*_axis(scale)]
+    for bar in bars:
+        drawn += _bar(scale, bar, (("ended", ended[bar]), ("cut", cut[bar])))
+    drawn += [_line(scale, name, _bar_position(span), label, span) for name, span, label in lines]
+    return drawn
 
 
 def _counts(durations: CallDurations) -> tuple[Counter[int], Counter[int]]:

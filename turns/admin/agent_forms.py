@@ -113,7 +113,7 @@ class AgentForm(VersionedForm, AgentModelForm):
         cleaned = super().clean()
         if "named_tools" in self.cleaned_data and "ticked_tools" in self.cleaned_data:
             self.cleaned_data["tools"] = self._tools()
-        if self.instance.pk and self.seen_at not in (None, self.instance.updated_at):
+        if self.instance.pk and self.loaded_updated_at not in (None, self.instance.updated_at):
             self._refuse_conflict()
         self.warn()
         return cleaned

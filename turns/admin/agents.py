@@ -160,7 +160,7 @@ class AgentAdmin(
         form = cast(AgentForm, form)
         values: Any = {name: form.cleaned_data[name] for name in form.edited}
         saved = edits.save_agent(
-            name=obj.name, values=values, by=_editor(request), seen=form.seen_at
+            name=obj.name, values=values, by=_editor(request), seen=form.loaded_updated_at
         )
         stored = Agent.objects.get(name=obj.name)
         obj.pk = stored.pk

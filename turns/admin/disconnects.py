@@ -89,7 +89,7 @@ class DisconnectPolicyAdmin(
             if name in disconnects.FIELDS
         }
         by = cast(AbstractBaseUser, request.user)
-        if changes := disconnects.save(values, by=by, seen=form.seen_at):
+        if changes := disconnects.save(values, by=by, seen=form.loaded_updated_at):
             text = _("%(changes)s. It counts now, also for turns that are left alone already.")
             self.message_user(request, text % {"changes": changes}, messages.INFO)
 

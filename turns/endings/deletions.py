@@ -56,13 +56,7 @@ def hide(conversation_id: UUID, user: User, source: CancelSource) -> Deleted:
     conversation_for(user, conversation_id)
     by = reload(user)
     with transaction.atomic():
-        conversation = log.locked(conversation_id)
-        if conversation.deleted_at is not None:
-            raise ConversationNotFound
-        if conversation.parent_id is not None:
-            raise MessageRejected(
-                _("A sub-agent works here. Delete the conversation that it works for.")
-            )
+        conversation = _locked_for_deletion(conversation_id)
         name = by.get_username()[:150]
         cancellation = Cancellation(reason=CancelReason.USER, source=source, by=name)
         ids = tree_of(conversation_id)
@@ -73,6 +67,17 @@ def hide(conversation_id: UUID, user: User, source: CancelSource) -> Deleted:
         )
         notifications = _cancel_all(conversation, cancellation, by_id=by.pk)
     return Deleted(conversation_ids=ids, notifications=notifications)
+
+
+def _locked_for_deletion(conversation_id: UUID) -> Conversation:
+    conversation = log.locked(conversation_id)
+    if conversation.deleted_at is not None:
+        raise ConversationNotFound
+    if conversation.parent_id is not None:
+        raise MessageRejected(
+            _("A sub-agent works here. Delete the conversation that it works for.")
+        )
+    return conversation
 
 
 def _cancel_all(
