@@ -36,11 +36,7 @@ def add_operation(target: NinjaAPI, operation: type[Operation]) -> None:
         )
         return JsonResponse(result.answer, status=status)
 
-    endpoint.__name__, endpoint.__doc__ = operation.name, operation.__doc__
-    body = operation | None if _may_be_empty(operation) else operation
-    ids: Any = Path[path_model]  # type: ignore[misc, valid-type]  # known only when it runs
-    endpoint.__annotations__ |= {"ids": ids, "body": body}
-    endpoint.__defaults__ = (None,) if _may_be_empty(operation) else None
+    _sign(endpoint, operation, path_model)
     responses = {**operation.answers, **ERRORS}
     tag = operation.path.split("/")[1]
     target.post(
@@ -49,6 +45,18 @@ def add_operation(target: NinjaAPI, operation: type[Operation]) -> None:
         tags=[tag],
         operation_id=f"webchat_api_{operation.name}",  # generated clients name their functions so
     )(endpoint)
+
+
+def _sign(endpoint: Any, operation: type[Operation], path_model: type[Schema]) -> None:
+    """Give an endpoint the name and the annotations from which its description is made."""
+    may_be_empty = _may_be_empty(operation)
+    ids: Any = Path[path_model]  # type: ignore[misc, valid-type]  # known only when it runs
+    endpoint.__name__, endpoint.__doc__ = operation.name, operation.__doc__
+    endpoint.__annotations__ |= {
+        "ids": ids,
+        "body": operation | None if may_be_empty else operation,
+    }
+    endpoint.__defaults__ = (None,) if may_be_empty else None
 
 
 def _may_be_empty(operation: type[Operation]) -> bool:
