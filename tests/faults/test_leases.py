@@ -11,7 +11,7 @@ from tests.faults.client import Client
 from tests.faults.conftest import MakeSite
 from tests.faults.site import Site
 from tests.processes import Process, deaf
-from tests.support import PATIENCE, eventually_sync
+from tests.support import LONG_PATIENCE, PATIENCE, eventually_sync
 
 QUICK_LEASE: dict[str, Any] = {
     "TURNS_LEASE_RENEW_INTERVAL": 0.4,
@@ -37,7 +37,7 @@ def begin(site: Site) -> tuple[str, str]:
     conversation = client.converse()
     turn = client.say(conversation, WORK)
     client.until_running(turn, "affect", "ignore")
-    eventually_sync(lambda: deaf(site.var), timeout=PATIENCE)
+    eventually_sync(lambda: deaf(site.var), timeout=LONG_PATIENCE)  # a worker has to start
     return conversation, turn
 
 

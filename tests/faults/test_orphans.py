@@ -13,7 +13,7 @@ from tests.faults.client import Client
 from tests.faults.conftest import MakeSite
 from tests.faults.site import Site
 from tests.processes import deaf, owned_by
-from tests.support import PATIENCE, eventually_sync
+from tests.support import LONG_PATIENCE, PATIENCE, eventually_sync
 
 BOUND = PATIENCE
 AFTER_CANCEL = 0.5  # seconds beyond the graces of a call that is cancelled
@@ -53,7 +53,7 @@ def begin(site: Site, client: Client) -> list[str]:
     client.approve(turns[0])
     client.until_running(turns[0], "exec")
     eventually_sync(lambda: [*site.var.glob("workspaces/*/begun")])
-    eventually_sync(lambda: len(deaf(site.var)) > 1, timeout=PATIENCE)
+    eventually_sync(lambda: len(deaf(site.var)) > 1, timeout=LONG_PATIENCE)  # workers have to start
     return turns
 
 
