@@ -19,7 +19,7 @@ ASKED = f"call sessions_ask {json.dumps({'agent': '', 'message': HELD})}"
 PROMISED = 1.0  # seconds
 SHARE = 2.0  # of a plain turn's time for each turn: they are asked in one go, and end one after the other
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.mark.parametrize("mode", ["embedded", "scaled"])

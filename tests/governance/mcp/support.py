@@ -11,7 +11,7 @@ from governance.mcp.specs import McpTiming, ServerSpec, Transport
 from governance.mcp.tools import McpTools
 from tests.governance.core.process_table import tagged
 from tests.governance.core.support import RecordingObserver
-from tests.support import NoApprovals, eventually
+from tests.support import PATIENCE, NoApprovals, eventually
 
 HERE = Path(__file__).parent
 NODE_MODULES = HERE.parents[2] / "node_modules"
@@ -19,7 +19,7 @@ EVERYTHING = NODE_MODULES / "@modelcontextprotocol/server-everything/dist/index.
 HAS_EVERYTHING = shutil.which("node") is not None and EVERYTHING.exists()
 MARK = "TURNKEEPER_TEST_MARK"
 QUICK = McpTiming(
-    ready_timeout=20, first_backoff=0.05, longest_backoff=0.05, close_grace=0.2, end_grace=0.2
+    ready_timeout=PATIENCE, first_backoff=0.05, longest_backoff=0.05, close_grace=0.2, end_grace=0.2
 )
 
 
