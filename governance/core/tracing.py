@@ -32,9 +32,8 @@ Attributes: TypeAlias = Mapping[str, str | bool | int | float | Sequence[str] | 
 
 OPERATION = "gen_ai.operation.name"
 _UNKNOWN = object()
-_IS_NAMED = (
-    "OTEL_PYTHON_TRACER_PROVIDER" in os.environ
-)  # the API makes the provider of this name itself
+# The API makes the provider of this name itself.
+_IS_NAMED = "OTEL_PYTHON_TRACER_PROVIDER" in os.environ
 
 
 class Span:
