@@ -69,7 +69,7 @@ async def test_the_lists_mark_what_waits_and_what_works_while_it_does(browser_us
     pages = (tab.page, listed, chat.page)
     for page in pages:
         await expect(mark(page, chat)).to_be_hidden()
-    await chat.say("wait 60")
+    await chat.say("within 30min wait 600")
     for page in pages:
         await expect(mark(page, chat)).to_have_attribute("data-standing", "working")
         await expect(mark(page, chat)).to_be_visible()

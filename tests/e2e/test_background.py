@@ -17,7 +17,7 @@ WAITING = re.compile("assistant: Wait")
 async def with_work(browser_user, *, agents=1):
     """Return a conversation whose turn has ended while its sub-agents go on."""
     chat = await browser_user.start_conversation()
-    await chat.say("\n".join(["spawn assistant wait 60"] * agents))
+    await chat.say("\n".join(["spawn assistant within 30min wait 600"] * agents))
     await expect(lines(chat)).to_have_count(agents)
     await expect(chat.live_turns).to_have_count(0)
     return chat
@@ -43,7 +43,7 @@ async def test_the_dock_and_the_card_say_what_a_sub_agent_does_and_since_when(br
     await expect(card).to_contain_text(WAITING)
     await line.get_by_role("link", name="Open assistant").click()
     below = Chat(chat.page)
-    await expect(below.card("seconds: 60")).to_be_visible()
+    await expect(below.card("seconds: 600")).to_be_visible()
     await below.cancel_turn.click()
     await expect(below.ending("Turn cancelled")).to_be_visible()
 
@@ -74,7 +74,7 @@ async def test_escape_ends_what_the_button_names_and_says_what_it_ended(browser_
 
 async def test_a_turn_that_is_cancelled_names_the_sub_agents_that_end_with_it(browser_user):
     chat = await browser_user.start_conversation()
-    await chat.say("spawn assistant wait 60\nthen\nwait 61")
+    await chat.say("spawn assistant within 30min wait 600\nthen\nwithin 30min wait 601")
     await expect(lines(chat)).to_have_count(1)
     await expect(chat.cancel_turn).to_contain_text("Cancel turn and 1 agent")
     await chat.page.keyboard.press("Escape")
