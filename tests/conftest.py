@@ -36,13 +36,8 @@ hypothesis_settings.load_profile("any machine")
 _PACKAGES = ("config", "governance", "turns", "webchat")
 _TESTS = Path(__file__).parent
 _BROWSER_TESTS = _TESTS / "e2e"
-_START_PROGRAMS = (
-    "e2e",
-    "faults",
-    "projects",
-    "setup",
-    "benchmarks",
-)  # in the order in which they run
+# In the order in which they run.
+_START_PROGRAMS = ("e2e", "faults", "projects", "setup", "benchmarks")
 _PROCESS_TABLE = {"<genexpr>", *vars(procfs)}
 
 
@@ -152,9 +147,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _rank(item: pytest.Item) -> int:
-    directory = item.path.relative_to(_TESTS).parts[0]
-    ranks = dict(zip(_START_PROGRAMS, range(-len(_START_PROGRAMS), 0), strict=True))
-    return ranks.get(directory, 0)
+    for rank, directory in enumerate(_START_PROGRAMS):
+        if item.path.is_relative_to(_TESTS / directory):
+            return rank
+    return len(_START_PROGRAMS)
 
 
 def pytest_collection_finish() -> None:

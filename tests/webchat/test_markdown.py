@@ -128,7 +128,7 @@ def test_no_word_of_a_long_text_is_lost_or_said_twice(lines: list[str]):
         assert sum(piece.count(letter) for piece in pieces) == text.count(letter)
 
 
-@pytest.mark.parametrize("language", sorted(syntax_highlighting.LANGUAGES))
+@pytest.mark.parametrize("language", sorted(syntax_highlighting._PATTERNS))
 @pytest.mark.parametrize(
     "piece",
     [
