@@ -119,9 +119,9 @@ def _prepare(own: Path) -> None:
 def _remove_left(own: Path) -> None:
     """Remove groups that nobody has closed: their call was cancelled while they were made, or their server was killed."""
     kept = {group.path for group in _open}
-    for path in own.glob(f"{_COMMAND}-*-*"):
-        pid = int(path.name.split("-")[1])
-        is_others = pid != os.getpid() and Path("/proc", str(pid)).exists()
+    for path in own.glob(f"{_COMMAND}-[0-9]*-*"):
+        pid = path.name.split("-")[1]
+        is_others = pid != str(os.getpid()) and Path("/proc", pid).exists()
         if path not in kept and not is_others and not _is_removed(path):
             _kill(path)  # the next one removes it
 
