@@ -173,6 +173,7 @@ class Browser:
     async def _describe(self, tab: BrowserPage, browsing: BrowserProcess) -> str:
         """Return the page as text once it is idle; it may have navigated elsewhere."""
         page, settings = tab.page, self._settings()
+        await tab.settle(within=settings.browser_settle)
         with suppress(browsing.playwright.TimeoutError):  # what is there can be read
             await page.wait_for_load_state("load", timeout=settings.browser_settle * 1000)
         if page.url != _BLANK and not page.url.startswith(("http://", "https://")):

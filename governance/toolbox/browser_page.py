@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from governance.core.exceptions import ToolFailed
@@ -12,12 +12,13 @@ from governance.toolbox.settings import SettingsSource
 from governance.toolbox.workspace import shown
 
 if TYPE_CHECKING:
-    from playwright.async_api import Browser, Dialog, Page
+    from playwright.async_api import Browser, Dialog, Frame, Page, Request
 
 _NOTES = 10
 _WORDS = 300
 _LONGEST = 20_000_000  # characters; what is read of it passes through this process
 _TOO_LONG = f'["", {_LONGEST + 1}]'  # so long that the browser could not even count
+_ABORTED = "net::ERR_ABORTED"  # by another navigation, a download or an answer without content
 _LOOK = """(() => {
   const size = (page) => [...page.querySelectorAll("iframe, frame")].reduce(
     (sum, frame) => sum + (frame.contentDocument ? size(frame.contentDocument) : 0),
@@ -37,6 +38,12 @@ class BrowserPage:
         self._users = 0
         self._notes: list[str] = []
         self._chores: set[asyncio.Task[None]] = set()
+        self._navigation: Request | None = None  # that has begun and not arrived
+        self._has_arrived = asyncio.Event()
+        self._has_arrived.set()
+        page.on("request", self._begin_navigation)
+        page.on("requestfailed", self._abort_navigation)
+        page.on("framenavigated", self._end_navigation)
         context = page.context
         context.on("page", self._refuse_window)
         page.on("dialog", self._dismiss)
@@ -61,6 +68,15 @@ class BrowserPage:
         if done and not asking.cancelled():
             asking.exception()  # a page that is just leaving fails to answer, and is well
         return bool(done)
+
+    async def settle(self, *, within: float) -> None:
+        """Wait until the page has arrived where it goes; what is there after `within` seconds can be read, too.
+
+        A navigation that fails arrives at Chromium's page of errors. Playwright tells of the failure before that.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                await self._has_arrived.wait()
 
     async def read_title(self) -> str:
         """Return the page's title. Raise `ToolFailed` for a page that is too long to read.
@@ -105,6 +121,20 @@ class BrowserPage:
         await self.proxy.aclose()
         closing = self._start_task(self.page.context.close())
         await asyncio.wait({closing}, timeout=within)
+
+    def _begin_navigation(self, request: "Request") -> None:
+        if request.is_navigation_request() and request.frame == self.page.main_frame:
+            self._navigation = request
+            self._has_arrived.clear()
+
+    def _abort_navigation(self, request: "Request") -> None:
+        if request is self._navigation and request.failure == _ABORTED:
+            self._end_navigation(self.page.main_frame)
+
+    def _end_navigation(self, frame: "Frame") -> None:
+        if frame == self.page.main_frame:
+            self._navigation = None
+            self._has_arrived.set()
 
     def _refuse_window(self, page: "Page") -> None:
         if page is self.page:

@@ -68,8 +68,8 @@ async def test_the_pages_around_the_chat_are_accessible(open_browser, site):
 async def test_the_chat_is_accessible_while_a_turn_runs_and_afterwards(browser_user):
     chat = await browser_user.start_conversation()
     path = "/srv/" + "a-very-long-name-without-a-space" * 12
-    await chat.say(f"wait 60\nwithin 200ms wait 61\nread {path}\nsay `{path}`")
-    await has_started(chat.card("seconds: 60"))
+    await chat.say(f"within 30min wait 600\nwithin 200ms wait 61\nread {path}\nsay `{path}`")
+    await has_started(chat.card("seconds: 600"))
     await expect(state(chat.card("seconds: 61"))).to_contain_text("timed out")
     for card in await chat.cards.all():
         await card.get_by_role("button", expanded=False).click()
@@ -156,8 +156,8 @@ async def test_at_400_percent_most_of_the_window_is_left_to_what_is_read(browser
     chat = await browser_user.start_conversation()
     page = chat.page
     await page.set_viewport_size(MAGNIFIED)
-    await chat.say("wait 60")
-    await has_started(chat.card("seconds: 60"))
+    await chat.say("within 30min wait 600")
+    await has_started(chat.card("seconds: 600"))
     reading = await page.locator("#transcript").bounding_box()
     assert reading["height"] >= MAGNIFIED["height"] / 2
     assert await page.evaluate(SCROLLED_SIDEWAYS) == []
@@ -184,8 +184,8 @@ async def test_a_magnified_page_without_a_connection_has_its_controls_in_sight(b
     chat = await browser_user.start_conversation()
     page = chat.page
     await page.set_viewport_size(MAGNIFIED)
-    await chat.say("wait 60")
-    await has_started(chat.card("seconds: 60"))
+    await chat.say("within 30min wait 600")
+    await has_started(chat.card("seconds: 600"))
     browser_user.expect_connection_loss()
     await browser_user.context.set_offline(True)
     await expect(page.locator("#reconnect")).to_be_in_viewport(ratio=1)

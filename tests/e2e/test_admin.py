@@ -72,8 +72,8 @@ async def limits_of(admin, tool: str):
 async def test_a_running_call_obeys_the_limit_that_an_admin_sets(open_browser, browser_user, site):
     admin = await open_browser(site, user="admin")
     chat = await browser_user.start_conversation()
-    await chat.say("wait 60")
-    card = chat.card("seconds: 60")
+    await chat.say("wait 600")
+    card = chat.card("seconds: 600")
     await expect(clock(card)).to_contain_text("/ 2 min")
     async with limits_of(admin, "wait") as page:
         await set_limits(page, total="45 s")
@@ -157,8 +157,8 @@ async def test_rows_of_all_pages_stay_chosen_when_the_action_is_refused(open_bro
 
 async def test_every_list_and_record_of_the_admin_opens(open_browser, browser_user, site):
     chat = await browser_user.start_conversation()
-    await chat.say("wait 60\nlist\nrun false")
-    await has_started(chat.card("seconds: 60"))
+    await chat.say("within 30min wait 600\nlist\nrun false")
+    await has_started(chat.card("seconds: 600"))
     await chat.cancel_turn.click()
     await chat.has_ended()
     admin = await open_browser(site, user="admin")

@@ -88,8 +88,8 @@ async def findings(page: Page, name: str) -> list[object]:
 @pytest.mark.timeout(1200)  # some fifty pages, each in four ways
 async def test_our_pages_are_accessible(open_browser, browser_user, site):
     chat = await browser_user.start_conversation()
-    await chat.say("wait 60\nlist")
-    await has_started(chat.card("seconds: 60"))
+    await chat.say("within 30min wait 600\nlist")
+    await has_started(chat.card("seconds: 600"))
     admin = await open_browser(site, user="admin")
     page = await admin.open(RUNNING)
     await expect(page.locator("#running")).to_contain_text("wait")
@@ -136,8 +136,8 @@ SHOWN_BEFORE = """
 
 async def test_the_rows_of_lists_are_cards_on_a_phone(open_browser, browser_user, site):
     chat = await browser_user.start_conversation()
-    await chat.say("wait 60")
-    await has_started(chat.card("seconds: 60"))
+    await chat.say("within 30min wait 600")
+    await has_started(chat.card("seconds: 600"))
     await chat.cancel_turn.click()
     await chat.has_ended()
     admin = await open_browser(site, user="admin")
@@ -173,14 +173,14 @@ async def test_a_call_is_extended_and_cancelled_with_a_reason_and_the_page_says_
     open_browser, browser_user, site
 ):
     chat = await browser_user.start_conversation()
-    await chat.say("wait 77")
-    card = chat.card("seconds: 77")
+    await chat.say("within 20min wait 770")
+    card = chat.card("seconds: 770")
     await has_started(card)
     admin = await open_browser(site, user="admin")
     page = await admin.open(f"{RUNNING}?tool=wait")
     result = page.get_by_role("status")
     await page.get_by_role("button", name="Give this call of wait 30 seconds more").click()
-    await expect(result).to_contain_text("has 2 min 30 s now; it had 2 min")
+    await expect(result).to_contain_text("has 20 min 30 s now; it had 20 min")
     await page.get_by_label("Why").fill("wrong customer")
     await page.get_by_role("button", name="Cancel this call of wait").click()
     await expect(result).to_contain_text(re.compile(r"stopped after \d"))
@@ -193,8 +193,8 @@ async def test_the_page_follows_by_itself_until_it_is_paused(open_browser, brows
     page = await admin.open(RUNNING)
     await page.get_by_label("Why").fill("not yet")
     chat = await browser_user.start_conversation()
-    await chat.say("wait 78")
-    await has_started(chat.card("seconds: 78"))
+    await chat.say("within 30min wait 780")
+    await has_started(chat.card("seconds: 780"))
     button = page.get_by_role("button", name="Cancel this call of wait")
     await expect(button).to_be_visible()
     await button.focus()
@@ -215,8 +215,8 @@ async def test_without_scripts_all_of_a_user_end_after_their_count(
     open_browser, browser_user, site
 ):
     chat = await browser_user.start_conversation()
-    await chat.say("wait 79")
-    await has_started(chat.card("seconds: 79"))
+    await chat.say("within 30min wait 790")
+    await has_started(chat.card("seconds: 790"))
     admin = await open_browser(site, user="admin", java_script_enabled=False)
     page = await admin.open(f"{RUNNING}?user=demo")
     await page.get_by_role("button", name="Cancel all turns of this filter").click()

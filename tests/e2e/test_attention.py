@@ -213,8 +213,8 @@ async def test_where_a_sub_agent_works_nobody_takes_its_task_for_something_typed
 
 async def test_the_status_line_says_that_the_turn_was_cancelled_and_names_no_tool(browser_user):
     chat = await browser_user.start_conversation()
-    await chat.say("wait 60\nwait 61")
-    await has_started(chat.card("seconds: 61"))
+    await chat.say("within 30min wait 600\nwithin 30min wait 610")
+    await has_started(chat.card("seconds: 610"))
     await chat.cancel_turn.click()
     await expect(chat.page.locator("#status")).to_have_text("Turn cancelled: by you")
     await chat.has_ended()

@@ -88,15 +88,15 @@ async def test_a_first_message_written_offline_is_kept_over_a_reload_and_sent_on
         await route.fulfill(status=503, json={"error": "Later.", "code": "server_error"})
 
     await chat.page.route(path, fail)
-    await chat.say("say Kept.")
+    await chat.say("say Kept for later.")
     await expect(chat.sent).to_contain_text("Will be sent when connected")
     await chat.page.reload()
     await expect(chat.sent).to_contain_text("Will be sent when connected")
     await expect(chat.sent).to_have_count(1)
     await chat.page.unroute(path)
-    await expect(chat.answers.last).to_contain_text("Kept.")
+    await expect(chat.answers.last).to_contain_text("Kept for later.")
     await chat.has_ended()
-    assert (await conversations(browser_user)).count("say Kept.") == 1
+    assert (await conversations(browser_user)).count("say Kept for later.") == 1
 
 
 async def test_another_agent_answers_from_here_on_live_and_after_a_reload(

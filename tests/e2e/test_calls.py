@@ -30,16 +30,18 @@ async def tops(chat):
 
 async def test_every_call_is_one_line_in_the_block_of_its_step_and_nothing_jumps(browser_user):
     chat = await browser_user.start_conversation()
-    await chat.say("within 60s wait 50\nwait 61\nwithin 200ms wait 62\nread nowhere.txt")
+    await chat.say(
+        "within 30min wait 500\nwithin 30min wait 610\nwithin 200ms wait 62\nread nowhere.txt"
+    )
     step = chat.page.locator("tool-step")
     await expect(step).to_contain_text(re.compile(r"4 tools · 2 running · \d+ s"))
     assert await heights(chat) == [LINE] * 4
-    bar = chat.card("seconds: 50").locator(".call-bar")
+    bar = chat.card("seconds: 500").locator(".call-bar")
     await expect(bar).to_be_visible()
     assert await bar.evaluate(SHARE) < 0.5
     await expect(chat.card("nowhere.txt")).to_contain_text("There is no 'nowhere.txt'")
     before = await tops(chat)
-    for seconds in (50, 61):
+    for seconds in (500, 610):
         await cancel_button(chat.card(f"seconds: {seconds}")).click()
         await expect(state(chat.card(f"seconds: {seconds}"))).to_contain_text("cancelled by you")
         assert await tops(chat) == before
@@ -51,20 +53,20 @@ async def test_every_call_is_one_line_in_the_block_of_its_step_and_nothing_jumps
 
 async def test_a_call_has_a_bar_of_its_share_and_more_time_when_it_is_asked_for(browser_user):
     chat = await browser_user.start_conversation()
-    await chat.say("within 1min wait 50\nask assistant wait 51")
-    card, unlimited = chat.card("seconds: 50"), chat.cards.last
+    await chat.say("within 5min wait 500\nask assistant within 30min wait 510")
+    card, unlimited = chat.card("seconds: 500"), chat.cards.last
     for each in (card, unlimited):
         await has_started(each)
     bar = card.locator(".call-bar")
     assert (await bar.bounding_box())["height"] == 2
     await expect(unlimited.locator(".call-time")).to_contain_text("s")
     await expect(unlimited.locator(".call-bar")).to_be_hidden()  # a share of nothing
-    await expect(clock(card)).to_contain_text("/ 1 min")
+    await expect(clock(card)).to_contain_text("/ 5 min")
     await card.get_by_role("button", name="+30 s for Wait").click()
-    await expect(clock(card)).to_contain_text("/ 01:30")
+    await expect(clock(card)).to_contain_text("/ 05:30")
     assert await bar.evaluate(SHARE) < 0.5
     await card.get_by_role("button", expanded=False).click()
-    await expect(card.locator(".call-facts")).to_contain_text("limit changed to 01:30 by you")
+    await expect(card.locator(".call-facts")).to_contain_text("limit changed to 05:30 by you")
     await chat.cancel_turn.click()
     await chat.has_ended()
 
@@ -128,7 +130,7 @@ async def test_the_rest_of_a_result_is_shown_when_it_is_asked_for(browser_user):
 
 async def test_a_running_command_shows_its_last_lines_also_after_a_reload(browser_user):
     chat = await browser_user.start_conversation()
-    await chat.say("within 590s run seq 1 20; sleep 600")
+    await chat.say("within 30min run seq 1 20; sleep 600")
     tail = chat.cards.last.locator(".call-tail")
     for _time in range(2):
         await chat.cards.last.get_by_role("button", expanded=False).click()

@@ -14,8 +14,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 async def test_a_cancelled_turn_is_over_for_good_and_the_next_message_works(browser_user, means):
     chat = await browser_user.start_conversation()
     await expect(chat.cancel_turn).to_be_hidden()
-    await chat.say("wait 60\nwait 61")
-    for seconds in (60, 61):
+    await chat.say("within 30min wait 600\nwithin 30min wait 610")
+    for seconds in (600, 610):
         await has_started(chat.card(f"seconds: {seconds}"))
     if means == "button":
         await chat.cancel_turn.click()
@@ -23,7 +23,7 @@ async def test_a_cancelled_turn_is_over_for_good_and_the_next_message_works(brow
         await chat.page.keyboard.press("Escape")
     await expect(chat.ending("Turn cancelled")).to_be_visible()
     await chat.has_ended()
-    for seconds in (60, 61):
+    for seconds in (600, 610):
         await expect(state(chat.card(f"seconds: {seconds}"))).to_contain_text("cancelled by you")
     await expect(chat.composer).to_be_focused()
     await chat.say("say Still here.")
@@ -33,7 +33,7 @@ async def test_a_cancelled_turn_is_over_for_good_and_the_next_message_works(brow
 
 async def test_a_cancel_word_cancels_what_runs(browser_user):
     chat = await browser_user.start_conversation()
-    for seconds, word in enumerate(("stop", "OK, nvm!", "please cancel"), start=60):
+    for seconds, word in enumerate(("stop", "OK, nvm!", "please cancel"), start=600):
         await chat.say(f"wait {seconds}")
         card = chat.card(f"seconds: {seconds}")
         await has_started(card)
@@ -54,13 +54,13 @@ async def test_a_cancel_word_cancels_what_runs(browser_user):
 
 async def test_a_call_that_waits_says_for_what_also_after_a_reload(browser_user):
     chat = await browser_user.start_conversation()
-    await chat.say("wait 60\nwrite notes.txt: hello")
+    await chat.say("within 30min wait 600\nwrite notes.txt: hello")
     waiting = chat.card("notes.txt").locator(".call-note")
     said = "waits until wait has ended; write_file runs alone"
     await expect(waiting).to_have_text(said)
     await chat.page.reload()
     await expect(waiting).to_have_text(said)
-    await cancel_button(chat.card("seconds: 60")).click()
+    await cancel_button(chat.card("seconds: 600")).click()
     await expect(waiting).not_to_contain_text("waits")
     await chat.has_ended()
 
@@ -76,17 +76,17 @@ async def test_a_cancel_word_with_nothing_running_is_an_ordinary_message(browser
 async def test_both_tabs_show_everything_and_closing_one_cancels_nothing(browser_user):
     first = await browser_user.start_conversation()
     second = await browser_user.join(first)
-    await first.say("wait 60\nwait 61")
+    await first.say("within 30min wait 600\nwithin 30min wait 610")
     for tab in (first, second):
         await expect(tab.cards).to_have_count(2)
         await expect(tab.sent).to_have_count(1)
     third = await browser_user.join(first)
     await expect(third.cards).to_have_count(2)
     await third.page.close()
-    await cancel_button(second.card("seconds: 61")).click()
+    await cancel_button(second.card("seconds: 610")).click()
     for tab in (first, second):
-        await expect(state(tab.card("seconds: 61"))).to_contain_text("cancelled by you")
-        await has_started(tab.card("seconds: 60"))
+        await expect(state(tab.card("seconds: 610"))).to_contain_text("cancelled by you")
+        await has_started(tab.card("seconds: 600"))
     await first.cancel_turn.click()
     for tab in (first, second):
         await expect(tab.ending("Turn cancelled")).to_be_visible()
@@ -96,7 +96,7 @@ async def test_both_tabs_show_everything_and_closing_one_cancels_nothing(browser
 async def test_a_queued_message_is_seen_everywhere_and_never_sent_after_a_cancel(browser_user):
     first = await browser_user.start_conversation()
     second = await browser_user.join(first)
-    await first.say("wait 60")
+    await first.say("within 30min wait 600")
     await expect(first.cards).to_have_count(1)
     await expect(first.page.get_by_role("button", name="Queue")).to_be_visible()
     await first.say("say Too late.")
@@ -105,12 +105,14 @@ async def test_a_queued_message_is_seen_everywhere_and_never_sent_after_a_cancel
         await expect(tab.cancel_turn).to_contain_text("Cancel turn and 1 queued")
     await second.cancel_turn.click()
     for tab in (first, second):
-        await expect(tab.turn("wait 60").get_by_text("Turn cancelled", exact=True)).to_be_visible()
+        await expect(
+            tab.turn("within 30min wait 600").get_by_text("Turn cancelled", exact=True)
+        ).to_be_visible()
         await expect(tab.turn("say Too late.")).to_contain_text("Not sent to the agent")
         await tab.has_ended()
         await expect(tab.ending("Turn cancelled")).to_be_in_viewport()
         await expect(tab.turn("say Too late.")).to_be_in_viewport()
-        again = tab.turn("wait 60").get_by_role("button", name="Try again")
+        again = tab.turn("within 30min wait 600").get_by_role("button", name="Try again")
         await expect(again).to_be_visible()
     await first.page.reload()
     await expect(first.turn("say Too late.")).to_contain_text("Not sent to the agent")

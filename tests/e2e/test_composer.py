@@ -84,7 +84,7 @@ async def test_advice_in_the_empty_field_is_not_cut_on_a_phone(open_browser, sit
     assert await field.evaluate(ROOM_LEFT) >= 0
     title = chat.page.locator("#title")
     assert await title.evaluate("title => title.clientWidth") >= 80
-    await field.fill("wait 60")
+    await field.fill("within 30min wait 600")
     await field.press("Enter")
     await expect(chat.cancel_turn).to_be_visible()  # the button beside the field says "Queue" now
     await expect(field).to_be_empty()

@@ -165,10 +165,10 @@ async def test_the_menu_and_the_search_close_by_keys_without_cancelling_anything
     browser_user: BrowserUser,
 ):
     chat = await browser_user.start_conversation()
-    await chat.say("wait 60.4")
+    await chat.say("within 30min wait 600.4")
     await expect(chat.running_bar).to_be_visible()
     page = chat.page
-    opener = entry(page, "wait 60.4").get_by_role("button", name="Options of")
+    opener = entry(page, "within 30min wait 600.4").get_by_role("button", name="Options of")
     await opener.focus()
     await opener.press("Enter")
     menu = page.get_by_role("menu")

@@ -31,7 +31,7 @@ async def test_a_tour_in_firefox(site, tmp_path):
         await firefox.until_text("article.message-agent", "<i>love</i>")
         await firefox.until(AT_REST)
 
-        await firefox.type(INPUT, "wait 60", enter=True)
+        await firefox.type(INPUT, "within 30min wait 600", enter=True)
         await firefox.until("document.querySelector('tool-call[data-status=running]')")
         await firefox.click("#cancel-turn")
         await firefox.until_text(".turn-end", "Turn cancelled")

@@ -45,11 +45,11 @@ async def test_what_runs_is_stopped_and_why_it_stopped_is_found_and_exported(
     operator, browser_user, site
 ):
     chat = await browser_user.start_conversation()
-    await chat.say("wait 83")
-    await has_started(chat.card("seconds: 83"))
+    await chat.say("within 30min wait 830")
+    await has_started(chat.card("seconds: 830"))
     page = operator.page
     await operator.follow("Running now")
-    turn = page.locator("#running tbody").filter(has_text="83")
+    turn = page.locator("#running tbody").filter(has_text="830")
     await expect(turn).to_contain_text("demo")
     await page.get_by_label("Why").fill("meant for customer 83")
     await operator.click(turn.get_by_role("button", name=re.compile("Cancel this turn")))

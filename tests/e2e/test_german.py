@@ -127,9 +127,9 @@ async def test_a_conversation_is_german_from_the_message_to_the_settings(open_br
     await expect(chat.answers.last).to_contain_text("Hallo")
     await expect(stop).to_be_hidden()
     await is_german()
-    await say("wait 61\nwithin 200ms wait 62")  # cards at work and out of time
+    await say("within 30min wait 610\nwithin 200ms wait 62")  # cards at work and out of time
     await expect(chat.card("seconds: 62")).to_have_attribute("data-status", "timed_out")
-    await chat.card("seconds: 61").get_by_role("button", expanded=False).click()
+    await chat.card("seconds: 610").get_by_role("button", expanded=False).click()
     await is_german()
     await stop.first.click()
     await expect(page.locator(".turn-end").last).to_contain_text("Runde abgebrochen")

@@ -101,11 +101,11 @@ async def test_a_person_without_a_mouse_signs_in_talks_cancels_and_decides(open_
 async def talk(chat: Chat) -> None:
     """Cancel one call, give another one more time, take a message back, then end the turn."""
     page, keys = chat.page, chat.page.keyboard
-    await keys.type("wait 60")
+    await keys.type("wait 600")
     await keys.press("Shift+Enter")
-    await keys.type("within 2min wait 61")
+    await keys.type("within 2min wait 610")
     await keys.press("Enter")
-    first, second = chat.card("seconds: 60"), chat.card("seconds: 61")
+    first, second = chat.card("seconds: 600"), chat.card("seconds: 610")
     for card in (first, second):
         await has_started(card)
     await keys.press("Alt+ArrowDown")
@@ -168,7 +168,7 @@ async def tidy_up(chat: Chat) -> None:
     await go_to(page, page.get_by_label("Colours"), back=True)
     await keys.press("End")
     await expect(page.locator("html")).to_have_attribute("data-theme", "dark")
-    opener = page.get_by_role("button", name=re.compile("^Options of “wait 60 within 2min"))
+    opener = page.get_by_role("button", name=re.compile("^Options of “wait 600 within 2min"))
     await go_to(page, opener, back=True)
     await keys.press("Enter")
     await expect(page.get_by_role("menuitem", name="Rename")).to_be_focused()

@@ -25,8 +25,8 @@ async def test_a_running_call_in_another_tab_obeys_what_is_tuned_in_place(
 ):
     admin = await open_browser(site, user="admin")
     chat = await browser_user.start_conversation()
-    await chat.say("wait 61")
-    card = chat.card("seconds: 61")
+    await chat.say("wait 600")
+    card = chat.card("seconds: 600")
     await expect(clock(card)).to_contain_text("/ 2 min")
     page = await admin.open(LIMITS)
     await page.get_by_label("Total limit: wait").fill("45 s")
@@ -104,8 +104,8 @@ async def test_what_a_limit_would_have_done_is_told_before_it_is_saved(
 async def test_a_running_call_obeys_a_temporary_limit_and_its_end(open_browser, browser_user, site):
     admin = await open_browser(site, user="admin")
     chat = await browser_user.start_conversation()
-    await chat.say("wait 62")
-    card = chat.card("seconds: 62")
+    await chat.say("wait 600")
+    card = chat.card("seconds: 600")
     await expect(clock(card)).to_contain_text("/ 2 min")
     page = await admin.open(f"{LIMITS}tool/wait/")
     await page.get_by_label("Total limit").fill("5 min")

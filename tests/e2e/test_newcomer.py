@@ -15,11 +15,11 @@ async def test_a_newcomer_signs_in_watches_a_command_and_cancels_it(open_browser
     await page.clock.install()
     await newcomer.sign_in(page)
     chat = await newcomer.begin(page)
-    await chat.say("run sleep 60")
-    card = chat.card("sleep 60")
+    await chat.say("within 30min run sleep 600")
+    card = chat.card("sleep 600")
     await has_started(card)
-    await expect(clock(card)).to_contain_text("/ 2 min")
-    await eventually(lambda: site.processes("sleep 60"))
+    await expect(clock(card)).to_contain_text("/ 30 min")
+    await eventually(lambda: site.processes("sleep 600"))
     colours = [await colour(card)]
     for seconds, word in ((12, "slow"), (20, "very slow")):
         await page.clock.fast_forward(seconds * 1000)
@@ -28,7 +28,7 @@ async def test_a_newcomer_signs_in_watches_a_command_and_cancels_it(open_browser
     assert len(set(colours)) == 3
     await cancel_button(card).click()
     await expect(state(card)).to_contain_text("cancelled by you")
-    await eventually(lambda: not site.processes("sleep 60"))
+    await eventually(lambda: not site.processes("sleep 600"))
     await expect(chat.answers.last).to_contain_text("cancelled by the user")
     await chat.has_ended()
     await expect(chat.ending("Turn cancelled")).to_be_hidden()
@@ -36,10 +36,10 @@ async def test_a_newcomer_signs_in_watches_a_command_and_cancels_it(open_browser
 
 async def test_one_of_three_calls_is_cancelled_and_the_others_finish(browser_user):
     chat = await browser_user.start_conversation()
-    await chat.say("wait 3\nwait 60\nwait 3.5")
+    await chat.say("wait 3\nwithin 30min wait 600\nwait 3.5")
     await expect(chat.cards).to_have_count(3)
-    await cancel_button(chat.card("seconds: 60")).click()
-    await expect(state(chat.card("seconds: 60"))).to_contain_text("cancelled by you")
+    await cancel_button(chat.card("seconds: 600")).click()
+    await expect(state(chat.card("seconds: 600"))).to_contain_text("cancelled by you")
     for seconds in ("3", "3.5"):
         card = chat.card(f"seconds: {seconds}")
         await expect(card).to_have_attribute("data-status", "succeeded")

@@ -107,7 +107,7 @@ async def test_forced_colours_stay_those_of_the_system(open_browser, site, choos
 async def test_forced_colours_keep_what_a_background_tells_otherwise(open_browser, site):
     person = await open_browser(site, forced_colors="active")
     chat = await person.start_conversation()
-    await chat.say("wait 60.2")
+    await chat.say("within 30min wait 600.2")
     await expect(chat.running_bar).to_be_visible()
     listed = await person.open("/")
     for shape in (
@@ -127,7 +127,7 @@ async def test_forced_colours_keep_questions_queued_messages_and_ends(open_brows
     person = await open_browser(site, forced_colors="active")
     chat = await person.start_conversation()
     page = chat.page
-    await chat.say('within 60s wait 50\nread nowhere.txt\ncall list_files {"path": "."}')
+    await chat.say('within 30min wait 500\nread nowhere.txt\ncall list_files {"path": "."}')
     await expect(chat.question).to_be_visible()
     await chat.say("say Later.")
     await expect(chat.queue).to_have_count(1)
@@ -141,13 +141,13 @@ async def test_forced_colours_keep_questions_queued_messages_and_ends(open_brows
         page.locator("#stop-question-stop"),
         chat.running_bar,
         chat.running_bar.locator(".dot"),
-        chat.card("seconds: 50").locator(".call-bar"),
+        chat.card("seconds: 500").locator(".call-bar"),
         page.locator(".composer"),
     ):
         assert await shape.evaluate(HAS_SHAPE), shape
     await page.locator("#stop-question-stop").click()
     await chat.has_ended()
-    for card in (chat.card("nowhere.txt"), chat.card("seconds: 50")):
+    for card in (chat.card("nowhere.txt"), chat.card("seconds: 500")):
         assert await card.locator(".call-mark > svg").evaluate(IS_DRAWN)
     await expect(chat.turn("say Later.").locator(".message-user .message-text")).to_have_css(
         "text-decoration-line", "line-through"

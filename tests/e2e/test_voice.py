@@ -62,9 +62,9 @@ async def test_only_final_words_are_sent_and_a_spoken_stop_ends_the_turn_and_is_
     await expect(note).to_contain_text("Your browser's vendor may process your speech")
     await check(chat.page)
     await hear(chat.page, "wait", is_final=False)
-    await hear(chat.page, "wait 60")
-    await expect(note).to_have_text("Heard: wait 60")
-    await has_started(chat.card("seconds: 60"))
+    await hear(chat.page, "within 30min wait 600")
+    await expect(note).to_have_text("Heard: within 30min wait 600")
+    await has_started(chat.card("seconds: 600"))
     await expect(chat.sent).to_have_count(1)
     await is_asked_about(chat, "stop using so many words")
     await hear(chat.page, "Stop")
@@ -79,13 +79,13 @@ async def test_only_final_words_are_sent_and_a_spoken_stop_ends_the_turn_and_is_
     await chat.has_ended()
     await expect(chat.sent).to_have_count(3)  # one of them was taken back
     # Esc ends listening first, and the turn then.
-    await chat.say("wait 61")
-    await has_started(chat.card("seconds: 61"))
+    await chat.say("within 30min wait 610")
+    await has_started(chat.card("seconds: 610"))
     await chat.page.keyboard.press("Escape")
     await expect(button).to_have_attribute("aria-pressed", "false")
     await expect(chat.cancel_turn).to_be_enabled()
     await chat.page.keyboard.press("Escape")
-    await expect(chat.turn("wait 61")).to_contain_text("Turn cancelled")
+    await expect(chat.turn("within 30min wait 610")).to_contain_text("Turn cancelled")
     await chat.has_ended()
 
 

@@ -160,7 +160,7 @@ async def test_no_global_name_is_added_and_the_keys_of_the_page_stay_its_own(pag
     await expect(orders.locator("#connection")).to_have_attribute("data-status", "new")
     frame = await page.evaluate(NAMES_BESIDE_THOSE_OF_AN_EMPTY_PAGE)
     assert frame == []
-    await say(orders, "wait 60")
+    await say(orders, "within 30min wait 600")
     await expect(orders.locator("tool-call")).to_have_attribute("data-status", "running")
     await page.get_by_label("Newsletter").press("Escape")
     await page.get_by_label("Newsletter").fill("/?")
@@ -175,7 +175,7 @@ async def test_no_global_name_is_added_and_the_keys_of_the_page_stay_its_own(pag
 async def test_the_bar_of_a_very_narrow_chat_is_not_cut(page, host_url):
     await sign_in(page, host_url, "hal")
     orders = chat_called(page, "Your orders")
-    await say(orders, "wait 60")
+    await say(orders, "within 30min wait 600")
     await expect(orders.locator("tool-call")).to_have_attribute("data-status", "running")
     await page.locator("turnkeeper-chat").first.evaluate("chat => { chat.style.width = '160px'; }")
     bar = orders.locator("#running-bar")

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 from uuid import UUID
@@ -50,6 +51,7 @@ class Socket:
         if room:  # so many frames it takes before it reads; then whoever sends has to wait
             self.wire._output_queue = asyncio.Queue(maxsize=room)
         self.seen: list[Frame] = []
+        self._unread: deque[Frame] = deque()
 
     async def connect(self) -> bool:
         """Open the socket; return whether it was accepted."""
@@ -57,12 +59,13 @@ class Socket:
         return accepted
 
     async def open(self, *, after: int | None = None, html: bool = False) -> "Socket":
-        """Open the socket and say hello; the welcome has been read."""
+        """Open the socket and say hello; the welcome has been read, and what happens from now on comes as events."""
         assert await self.connect()
         wanted = {"after": after, "html": html or None}
         said = {name: value for name, value in wanted.items() if value is not None}
         await self.send(type="hello", protocol=1, **said)
         await self.read("welcome")
+        await self._until_greeted()
         return self
 
     async def send(self, **frame: Any) -> None:
@@ -75,6 +78,19 @@ class Socket:
 
     async def next(self) -> Frame:
         """Return the next frame; raise `Closed` if the server closed instead."""
+        frame = self._unread.popleft() if self._unread else await self._receive()
+        self.seen.append(frame)
+        return frame
+
+    async def _until_greeted(self) -> None:
+        """Wait until the server has read the log: what happens before it is told in the snapshot."""
+        if self.wire._output_queue.maxsize:
+            return  # the server would wait for who reads first
+        await self.send(type="ping")
+        while (frame := await self._receive())["type"] != "heartbeat":
+            self._unread.append(frame)
+
+    async def _receive(self) -> Frame:
         try:
             output = await self.wire.receive_output(timeout=TIMEOUT)
         except TimeoutError:
@@ -83,15 +99,15 @@ class Socket:
         if output["type"] == "websocket.close":
             raise Closed(output.get("code", 1000))
         frame: Frame = json.loads(output["text"])
-        self.seen.append(frame)
         return frame
 
     async def read(self, kind: str, when: Callable[[Frame], bool] = lambda _: True) -> Frame:
         """Read up to the first frame of a type (that fits)."""
-        while True:
-            frame = await self.next()
-            if frame["type"] == kind and when(frame):
-                return frame
+        async with asyncio.timeout(TIMEOUT):  # heartbeats come for ever
+            while True:
+                frame = await self.next()
+                if frame["type"] == kind and when(frame):
+                    return frame
 
     async def close_code(self) -> int:
         """Read until the server closes; return its code."""
