@@ -8,6 +8,7 @@ An event of this process starts a poll at once.
 import asyncio
 import logging
 from contextlib import suppress
+from contextvars import Context
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -50,7 +51,9 @@ class LogPoller:
         self._subscribers.add(subscriber)
         if self._task is None or self._task.done():
             self._loop, self._wakeup = asyncio.get_running_loop(), asyncio.Event()
-            self._task = asyncio.create_task(self._run(), name="log poller of the sockets")
+            self._task = self._loop.create_task(
+                self._run(), name="log poller of the sockets", context=Context()
+            )
         self._wakeup.set()
 
     async def unsubscribe(self, subscriber: Subscriber) -> None:

@@ -1,5 +1,7 @@
 """A tool call while it is governed: its status, and the one decision why it ends."""
 
+from contextvars import copy_context
+
 from governance.core.approvals import CallApproval, Decision, Question
 from governance.core.bodies import Body
 from governance.core.call_limits import CallLimits
@@ -44,6 +46,7 @@ class LiveCall:
         self.approval = CallApproval()
         self.images = CallImages(token)
         self.body: Body | None = None
+        self.context = copy_context()  # what is told of it goes on when a foreign request is over
 
     @property
     def has_policy(self) -> bool:

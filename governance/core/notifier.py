@@ -38,6 +38,7 @@ class Notifier:
         task = live.ending.get_loop().create_task(
             _sent(notice, live, after=self._sending.get(live)),
             name=f"notice of tool call {live.id}",
+            context=live.context,
         )
         self._sending[live] = task
         task.add_done_callback(partial(self._forget, live, notice))

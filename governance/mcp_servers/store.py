@@ -4,6 +4,7 @@ import asyncio
 import logging
 import shlex
 from collections.abc import Sequence
+from contextvars import Context
 from typing import Any
 
 from django.utils import timezone
@@ -98,7 +99,9 @@ class RowHealth:
     def _queue_update(self, server_id: int, **values: Any) -> None:
         self._pending.setdefault(server_id, {}).update(values)
         if self._writing is None or self._writing.done():
-            self._writing = asyncio.create_task(self._write(), name="health of MCP servers")
+            self._writing = asyncio.get_running_loop().create_task(
+                self._write(), name="health of MCP servers", context=Context()
+            )
 
     async def _write(self) -> None:
         while self._pending:

@@ -8,6 +8,7 @@ call leaves its last work to such a task, too: its grace is too short for a data
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from contextvars import Context
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -41,8 +42,11 @@ def shielded(
 
 
 def spawn(work: Coroutine[Any, Any, object], *, name: str) -> None:
-    """Run work in a task that nobody awaits; a failure is logged."""
-    _begin(work, name=name).add_done_callback(_log_failure)
+    """Run work in a task that nobody awaits; a failure is logged.
+
+    It inherits nothing: asgiref would send its statements to the thread of a request that may be over.
+    """
+    _begin(work, name=name, context=Context()).add_done_callback(_log_failure)
 
 
 async def join() -> None:
@@ -51,8 +55,10 @@ async def join() -> None:
         await asyncio.wait(under_way, timeout=SETTLE_LIMIT)
 
 
-def _begin(work: Coroutine[Any, Any, R], *, name: str) -> "asyncio.Task[R]":
-    task = asyncio.create_task(work, name=f"background {name}")
+def _begin(
+    work: Coroutine[Any, Any, R], *, name: str, context: Context | None = None
+) -> "asyncio.Task[R]":
+    task = asyncio.create_task(work, name=f"background {name}", context=context)
     known = _tasks.get_or_make(set)
     known.add(task)
     task.add_done_callback(known.discard)

@@ -7,6 +7,7 @@ written, and dropped when the call ends.
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextvars import Context
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -82,7 +83,9 @@ class ProgressWriter:
         self._pending[call] = turn, lease
         if self._writing is None or self._writing.done():
             loop = asyncio.get_running_loop()
-            self._writing = loop.create_task(self._write(), name="writes of progress")
+            self._writing = loop.create_task(
+                self._write(), name="writes of progress", context=Context()
+            )
 
     async def close(self) -> None:
         self._pending.clear()

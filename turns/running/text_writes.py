@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from contextlib import nullcontext
+from contextvars import Context
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -44,7 +45,9 @@ class TextWrites:
         stored: asyncio.Future[bool] = loop.create_future()
         self._waiting.append((text, stored))
         if self._writing is None or self._writing.done():
-            self._writing = loop.create_task(self._write(), name="writes of streamed text")
+            self._writing = loop.create_task(
+                self._write(), name="writes of streamed text", context=Context()
+            )
         return await stored
 
     async def _write(self) -> None:

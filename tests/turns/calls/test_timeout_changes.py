@@ -5,6 +5,7 @@ from functools import partial
 from uuid import UUID
 
 import pytest
+from asgiref.sync import async_to_sync, sync_to_async
 
 from governance import services as governance_services
 from governance.runtime import get_executor
@@ -18,6 +19,7 @@ from turns.exceptions import MessageRejected
 from turns.models import DeadlineOrder, Process, Turn
 from turns.running import runtime
 from turns.services import OpOutcome
+from turns.storage.priority_lock import Urgency
 from turns.testing import call, gate, text
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -223,6 +225,24 @@ async def test_a_longer_limit_lets_the_call_finish(chat: ChatDriver, fake_tools:
     fake_tools.open("a")
     await chat.ended(turn_id)
     assert (await chat.calls(turn_id))["a"].status == "succeeded"
+
+
+async def test_a_limit_set_by_a_sync_view_is_stored_when_its_request_is_over(
+    chat: ChatDriver, fake_tools: FakeTools
+):
+    chat.use_script([call("a", "held")], [text("Fine.")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "a")
+    view = async_to_sync(partial(set_deadline, chat, turn_id, "a", extend_ms=60_000))
+    running = await runtime.ensure_started()
+    async with running.lock.acquired(Urgency.WORK):  # nothing is written until it has answered
+        receipt = await sync_to_async(view)()
+    moved = await chat.sink.until("tool_deadline", tool_id="a")
+    assert moved["timeout_ms"] == receipt.timeout_ms == (await chat.calls(turn_id))["a"].timeout_ms
+    settled = partial(in_database, lambda: DeadlineOrder.objects.get().settled_at)
+    await eventually(settled)
+    fake_tools.open("a")
+    await chat.ended(turn_id)
 
 
 async def test_a_limit_is_capped_by_the_ceiling(chat: ChatDriver, fake_tools: FakeTools, settings):
