@@ -22,10 +22,12 @@ from governance import CancelSource, registry
 from governance.db import run_in_db_thread
 from governance.runtime import workspace_of
 from turns import services
+from turns.chat_models import plans
 from turns.events import sinks
 from turns.running import runtime
 
 MESSAGE = "\n".join(f'call noop {{"number": {number}}}' for number in range(3))
+MANY = 200  # calls of one step
 BAR_CANCEL = Bar(most=1000)
 BAR_COROUTINE = Bar(most=8, most_p99=20)
 BARS = {
@@ -43,6 +45,7 @@ async def measure(effort: Effort, *, directory: Path) -> list[Row]:
     """Return the rows of turns and cancels with SQLite."""
     victims: dict[str, tuple[str, Victim, Bar]] = {
         "coroutine": ("coroutine tool", _holding, BAR_COROUTINE),
+        "many": (f"{MANY} calls, sixteen running", _holding_many, BAR_CANCEL),
         "exec": ("`exec`, running `sleep 60`", _sleeping, BAR_CANCEL),
         "process": (
             "process tool, spinning",
@@ -71,6 +74,7 @@ async def measure_turns(effort: Effort, *, directory: Path, name: str, words: st
 @asynccontextmanager
 async def _benchmark() -> "AsyncIterator[TurnBenchmark]":
     tools.register(registry)
+    plans.MAX_CALLS_IN_STEP = MANY  # more than a person may ask of the local model
     benchmark = TurnBenchmark(user=await create_user("benchmark"), watch=EventWatch())
     sinks.register(benchmark.watch)
     try:
@@ -172,6 +176,10 @@ class TurnBenchmark:
 
 def _holding(conversation_id: UUID) -> tuple[str, Callable[[], Coroutine[Any, Any, None]]]:
     return "call hold", tools.is_held
+
+
+def _holding_many(conversation_id: UUID) -> tuple[str, Callable[[], Coroutine[Any, Any, None]]]:
+    return "\n".join(["call hold"] * MANY), tools.is_held
 
 
 def _sleeping(conversation_id: UUID) -> tuple[str, Callable[[], Coroutine[Any, Any, None]]]:
