@@ -96,25 +96,9 @@ async def test_a_crash_of_the_server_interrupts_the_turn_and_the_page_comes_back
     await expect(page.get_by_text(re.compile(r"^\[(INTERRUPTED|CANCELLED)\]"))).to_be_visible()
 
 
-async def test_what_is_written_signed_out_is_sent_after_a_reload_and_a_sign_in(open_browser, site):
-    person = await open_browser(site, user=None)
-    page = await person.open("/")
-    await person.sign_in(page)
-    chat = await person.start_conversation(page)
-    other = await person.join(chat)
-    await other.page.get_by_role("button", name="Sign out").click()
-    await expect(chat.connection).to_have_text("Signed out")
-    await chat.say("say Kept.")
-    await expect(chat.sent).to_contain_text("Will be sent when connected")
-    await chat.page.reload()
-    await person.sign_in(chat.page)
-    await expect(chat.answers.last).to_contain_text("Kept.")
-    await expect(chat.sent).to_have_count(1)
-    await chat.has_ended()
-
-
 async def written_signed_out(person: BrowserUser, text: str) -> tuple[Chat, Chat]:
     """Sign out in one tab, and write in the other one; return this one and that one."""
+    person.expect_problem("status of 401")  # of a list that is read again at that moment
     page = await person.open("/")
     await person.sign_in(page)
     chat = await person.start_conversation(page)
@@ -124,6 +108,16 @@ async def written_signed_out(person: BrowserUser, text: str) -> tuple[Chat, Chat
     await chat.say(text)
     await expect(chat.sent).to_contain_text("Will be sent when connected")
     return chat, other
+
+
+async def test_what_is_written_signed_out_is_sent_after_a_reload_and_a_sign_in(open_browser, site):
+    person = await open_browser(site, user=None)
+    chat, _other = await written_signed_out(person, "say Kept.")
+    await chat.page.reload()
+    await person.sign_in(chat.page)
+    await expect(chat.answers.last).to_contain_text("Kept.")
+    await expect(chat.sent).to_have_count(1)
+    await chat.has_ended()
 
 
 async def sign_in_elsewhere(person: BrowserUser, chat: Chat, other: Chat, name: str) -> None:

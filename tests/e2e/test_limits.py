@@ -109,7 +109,7 @@ async def test_a_running_call_obeys_a_temporary_limit_and_its_end(open_browser, 
     await expect(clock(card)).to_contain_text("/ 2 min")
     page = await admin.open(f"{LIMITS}tool/wait/")
     await page.get_by_label("Total limit").fill("5 min")
-    await page.get_by_label("Only until").fill("3 s")
+    await page.get_by_label("Only until").fill("20 s")
     await page.get_by_role("button", name="Save").click()
     await expect(clock(card)).to_contain_text("/ 5 min")
     await expect(clock(card)).to_contain_text("/ 2 min")  # nobody has done anything
