@@ -35,6 +35,7 @@ from governance.admin.tool_page import address_of
 from governance.call_links import Link
 from governance.core.policy import TimeoutSource
 from governance.durations import format_limit
+from governance.hidden_characters import visible
 from governance.models import PolicyChange, ToolCall
 from governance.recorder import UNWATCHED
 
@@ -294,7 +295,7 @@ def _origin(change: dict[str, Any]) -> str:
 
 def preformatted(value: Any) -> str:
     return (
-        format_html("<pre>{}</pre>", json.dumps(value, indent=2, ensure_ascii=False))
+        format_html("<pre>{}</pre>", visible(json.dumps(value, indent=2, ensure_ascii=False)))
         if value
         else NOTHING
     )

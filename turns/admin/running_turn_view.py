@@ -15,6 +15,7 @@ from governance.admin.formatting import NO_BREAK, NOTHING, format_span, format_t
 from governance.admin.links import anchor, anchors
 from governance.approval_store import ApprovalRow
 from governance.call_links import Link, Links
+from governance.hidden_characters import visible
 from governance.running_calls import CallRow
 from turns.admin.rows import link
 from turns.calls.serializers import is_interruptible
@@ -46,7 +47,7 @@ class CallView:
         self.rights = rights
         self.question = question
         self.key = f"{row.group}{MARK}{row.call_id}"
-        self.tool = row.tool_name
+        self.tool = visible(row.tool_name)
         self.is_ending = row.status == CallStatus.CANCELLING
         self.is_asking = row.status == CallStatus.AWAITING_APPROVAL
         self.can_decide = self.is_asking and question is not None and rights.decide
@@ -57,7 +58,7 @@ class CallView:
     def link(self) -> SafeString | str:
         """Its tool, with its page."""
         reader = self.rights.reader
-        return link("governance_toolcall", self._row.pk, self._row.tool_name, reader=reader)
+        return link("governance_toolcall", self._row.pk, self.tool, reader=reader)
 
     @property
     def input(self) -> str:
@@ -183,7 +184,7 @@ class RunningTurnView:
 def input_of(row: Any) -> str:
     """Return the beginning of a call's arguments, as `running_calls` has read it."""
     start = getattr(row, "input_start", "") or ""
-    return f"{start}…" if len(start) >= running_calls.INPUT_SHOWN else str(start)
+    return visible(f"{start}…" if len(start) >= running_calls.INPUT_SHOWN else str(start))
 
 
 def _waits(row: CallRow) -> str:

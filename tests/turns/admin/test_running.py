@@ -285,6 +285,15 @@ def test_a_question_is_allowed_once_or_denied_with_a_reason(admin_client, ada):
     assert "denied" in result(html)
 
 
+def test_nothing_hides_in_what_a_person_is_to_allow(admin_client, ada):
+    turn = run(ada)
+    question = ask(turn, command="ls\u3164 \u202etxt.exe p\u0430ypal Удали файл")
+    change = reverse("admin:governance_approval_change", args=[question.pk])
+    for html in (page(admin_client), plain(admin_client.get(change))):
+        assert r"ls\u{3164} \u{202e}txt.exe p\u{0430}ypal Удали файл" in html
+        assert "\u202e" not in html
+
+
 def test_what_was_asked_since_is_not_decided_by_an_old_page(admin_client, ada):
     turn = run(ada)
     shown = ask(turn, command="ls")
