@@ -31,15 +31,17 @@ def visible(text: str) -> str:
     """Return the text with each character written out, as `\\u{202e}`, that cannot be seen or passes for another one."""
     if _PLAIN.fullmatch(text):
         return text
-    runs = groupby(text, key=_is_in_word)
-    return "".join(_word("".join(run)) if is_word else _between(run) for is_word, run in runs)
+    runs = groupby(text, key=_is_alphanumeric)
+    return "".join(
+        _alphanumeric("".join(run)) if is_name else _others(run) for is_name, run in runs
+    )
 
 
-def _is_in_word(character: str) -> bool:
+def _is_alphanumeric(character: str) -> bool:
     return unicodedata.category(character)[0] in "LMN"
 
 
-def _word(word: str) -> str:
+def _alphanumeric(word: str) -> str:
     is_mixed = _is_mixed(word)
     shown, marks = [], 0
     for character in word:
@@ -52,7 +54,7 @@ def _word(word: str) -> str:
     return "".join(shown)
 
 
-def _between(run: Iterable[str]) -> str:
+def _others(run: Iterable[str]) -> str:
     return "".join(
         each
         if each in "\n\t" or (each.isprintable() and not _BLANK.match(each))

@@ -256,8 +256,19 @@ def progress_fields(progress: Progress | None, *, output: str = "") -> dict[str,
     """Return a progress as it is stored. Of the output so far it has only the last lines: that is part of the result."""
     if progress is None:
         return {}
-    fields = {"message": progress.message, "progress": progress.progress, "total": progress.total}
+    fields = {
+        "message": str(progress.message),
+        "progress": _number(progress.progress),
+        "total": _number(progress.total),
+    }
     return {**fields, "tail": last_lines(output, TAIL_LINES)} if output else fields
+
+
+def _number(reported: object) -> float | None:
+    """Return what a tool has reported as a number, or None: the progress of other calls is stored with it."""
+    if isinstance(reported, int | float) and abs(reported) < 1e18:  # which NaN is not
+        return reported
+    return None
 
 
 def progress_of(call: LiveCall) -> dict[str, Any]:

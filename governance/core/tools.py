@@ -218,7 +218,8 @@ class Tool:
     def disabled_reason(self) -> str:
         """Return sentences on why the tool cannot be used now; empty if it can."""
         try:
-            return self.off() if self.off else ""
+            with contained():
+                return self.off() if self.off else ""
         except Exception:  # the body will say what is wrong
             logger.exception("A tool could not tell whether it is off", extra={"tool": self.name})
             return ""

@@ -11,6 +11,7 @@ from mcp.shared.exceptions import MCPError
 from governance.core.calls import Progress
 from governance.core.exceptions import MayStillRun
 from governance.core.excerpts import shortened
+from governance.core.invokers.worker_errors import ResultRefused
 from governance.mcp.error_messages import explain
 from governance.mcp.errors import RequestNotSent, ResponseLost, ServerUnavailable
 from governance.mcp.request_state import RequestState, current_request
@@ -110,6 +111,8 @@ class PendingCalls:
             read = await asyncio.to_thread(read_result, result)  # it may be megabytes
         except MCPError as error:
             _fail(answer, await self._failure_of(error, request_state))
+        except ResultRefused as refused:
+            _fail(answer, refused)
         except Exception as error:
             logger.debug("An MCP answer is of no use", exc_info=True)
             _fail(answer, ResponseLost(f"The MCP server {self._server_name!r}: {explain(error)}."))

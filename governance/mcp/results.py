@@ -25,6 +25,7 @@ from mcp.types import (
 from governance.core.exceptions import ToolFailed
 from governance.core.excerpts import excerpt, shortened
 from governance.core.images import Show
+from governance.core.invokers.worker_errors import ResultRefused
 from governance.mcp.error_messages import status_clause
 from governance.mcp.errors import ResponseLost
 
@@ -71,13 +72,17 @@ class McpResult:
 
 
 def read_result(result: CallToolResult) -> McpResult:
-    """Read a result; what its structured content says again is left out. A large one takes a while."""
+    """Read a result; what its structured content says again is left out. A large one takes a while.
+
+    Raises:
+        ResultRefused: JSON has no such numbers.
+    """
     parts = [_part(block) for block in result.content]
     texts = [part for part in parts if isinstance(part, str)]
     new = _without(result.structured_content, said=_texts_in(["\n".join(texts), *texts]))
     if new is not _REPEATED and new is not None:
         said = [part for part in parts if part]
-        parts = [*said, json.dumps(new, ensure_ascii=False, default=str)]
+        parts = [*said, _as_json(new)]
     return McpResult(parts=tuple(parts), is_error=result.is_error)
 
 
@@ -160,6 +165,13 @@ def _texts_in(texts: list[str]) -> set[str]:
         except (ValueError, RecursionError):
             continue
     return said
+
+
+def _as_json(value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, default=str)
+    except ValueError as error:  # NaN, which the SDK reads
+        raise ResultRefused("not_json", str(error)) from None
 
 
 def _written(value: Any) -> str:

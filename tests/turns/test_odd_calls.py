@@ -1,7 +1,10 @@
 """Calls as no model should spell them: stored, answered, and the conversation goes on."""
 
+import math
+
 import pytest
 
+from governance import ToolContext, make_tool, registry
 from tests.turns.support import ChatDriver
 from turns.testing import call, partial_call, text
 
@@ -33,3 +36,26 @@ async def test_odd_calls_are_answered_and_the_conversation_goes_on(chat: ChatDri
     assert "not valid JSON" in told[3]
     assert "nested too deeply" in told[4]
     assert (await chat.run("and now?")).status == "completed"
+
+
+async def test_odd_progress_is_left_out_and_holds_up_that_of_no_other_call(chat: ChatDriver):
+    """JSON has no NaN, and the progress of all calls of a process is written together."""
+
+    async def odd(context: ToolContext) -> str:
+        context.progress("half", progress=math.nan, total=math.inf)
+        await chat.sink.until("tool_progress", message="half")
+        context.progress("more", progress="seven", total=object())  # type: ignore[arg-type]
+        await chat.sink.until("tool_progress", message="more")
+        return "done"
+
+    registry.register(make_tool(odd))
+    try:
+        chat.use_script([call("a", "odd")], [text("Fine.")])
+        turn = await chat.run()
+    finally:
+        registry.unregister("odd")
+
+    assert (await chat.calls(turn.id))["a"].result == "done"
+    told = [event for event in chat.sink.events if event["type"] == "tool_progress"]
+    assert [event["message"] for event in told] == ["half", "more"]
+    assert not any({"progress", "total"} & event.keys() for event in told)

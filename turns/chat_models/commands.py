@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
+from governance.durations import limit_ms
+
 MAX_REPEATS = 200
 
 _MAX_PREFIXES = 4
@@ -175,7 +177,7 @@ def _limited(call: PlannedCall, *, timeout_ms: int) -> PlannedCall:
 
 
 def _milliseconds(found: Mapping[str, Any]) -> int:
-    return round(float(found["amount"]) * _UNITS_MS[(found["unit"] or "s").lower()])
+    return limit_ms(float(found["amount"]) * _UNITS_MS[(found["unit"] or "s").lower()] / 1_000)
 
 
 def _arguments(found: Mapping[str, Any]) -> Any:

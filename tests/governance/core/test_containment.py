@@ -106,6 +106,19 @@ async def test_contains_the_rendering_of_a_value(error):
         assert "has run" in outcome.result
 
 
+async def test_contains_the_question_whether_a_tool_is_off(error):
+    async def well() -> str:
+        return "fine"
+
+    def leave():
+        raise error
+
+    made = make_tool(well, off=leave)
+
+    assert made.disabled_reason() == ""  # agents and administrators ask it, too
+    assert (await ExecutorHarness(made).run("well")).result == "fine"
+
+
 async def test_a_task_that_is_cancelled_before_it_starts_warns_of_nothing(error):
     async def never():
         raise error

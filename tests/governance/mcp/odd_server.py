@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import math
 
 from tests.tcp_server import TcpServer
 
@@ -90,6 +91,8 @@ class OddServer(TcpServer):
             case "stops halfway":
                 writer.write(_HALF)
                 writer.transport.close()
+            case "has no number":
+                _result(writer, id, content=[], structuredContent={"x": math.nan})
             case "waits":
                 self._waiting.append((writer, id))
             case _:

@@ -91,6 +91,15 @@ async def test_a_call_that_was_turned_away_did_not_run_and_says_why(harness, hab
         await harness.tools.aclose()
 
 
+async def test_a_number_that_json_does_not_have_is_refused_after_the_tool_has_run(harness):
+    async with OddServer("has no number") as server:
+        await harness.begin(address("odd", server.url))
+        outcome = await harness.run("odd_tool")
+        assert (outcome.status, outcome.disposition) == (CallStatus.FAILED, Disposition.SETTLED)
+        assert "has run, but its result is not plain JSON data" in outcome.result
+        await harness.tools.aclose()
+
+
 async def test_compressed_answers_are_not_unfolded(harness):
     async with OddServer("bomb") as server:
         await harness.begin(address("odd", server.url))

@@ -70,6 +70,8 @@ async def test_a_cancel_reaches_grandchildren_and_says_how_many(chat: ChatDriver
         request = await request_of(below)
         assert (request.reason, request.outcome) == ("parent", "cancelled")
     assert (await chat.calls(leaf.pk))["c1"].status == "cancelled"
+    assert (await chat.calls(turn_id))["a1"].status == "cancelled", "none was given up"
+    assert (await chat.calls((await child("middle")).pk))["a2"].status == "cancelled"
     told = await chat.sink.until("turn_abort", turn_id=str(turn_id))
     assert (told["reason"], told["descendants"]) == ("user", 2)
 

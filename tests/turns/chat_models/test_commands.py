@@ -64,6 +64,7 @@ def test_a_command_is_a_call(command, expected):
         ("within 2 min", 120_000),
         ("within 1 minute", 60_000),
         ("within 0s", 0),
+        ("within 0.0004s", 1),  # 0 = no limit
     ],
 )
 def test_within_gives_the_call_its_own_limit(prefix, timeout_ms):
