@@ -17,6 +17,11 @@ ODD_ANSWERS = {
     "forwards": (b"", {"status": "307 T", "location": "http://169.254.169.254/"}),
     "falls silent": (b": wait\n\n", {"content-type": "text/event-stream"}),
 }
+# What it sends before the answer to a call.
+MESSAGES_BEFORE = {
+    "changes its list": {"method": "notifications/tools/list_changed"},
+    "asks back": {"method": "ping", "id": 77},
+}
 BOMB = gzip.compress(b" " * 30_000_000)
 
 
@@ -79,6 +84,10 @@ class OddServer(TcpServer):
         _send(writer, body, **{"mcp-session-id": "1"})
 
     def _call(self, writer, id):
+        if self.habit in MESSAGES_BEFORE:
+            self.is_hung = True
+            _events(writer, {**MESSAGES_BEFORE[self.habit], "jsonrpc": "2.0"}, _fine(id))
+            return
         if self.habit in ODD_ANSWERS:
             body, more = ODD_ANSWERS[self.habit]
             _send(writer, body, **more)
@@ -97,6 +106,15 @@ class OddServer(TcpServer):
                 self._waiting.append((writer, id))
             case _:
                 _result(writer, id, content=[{"type": "text", "text": "fine"}])
+
+
+def _fine(id):
+    return {"jsonrpc": "2.0", "id": id, "result": {"content": [{"type": "text", "text": "fine"}]}}
+
+
+def _events(writer, *messages):
+    body = "".join(f"data: {json.dumps(message)}\n\n" for message in messages)
+    _send(writer, body.encode(), **{"content-type": "text/event-stream"})
 
 
 def _result(writer, id, **result):

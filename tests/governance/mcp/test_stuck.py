@@ -128,6 +128,22 @@ async def test_a_session_that_takes_no_notice_is_told_and_opened_anew(harness):
         assert (await other).disposition is Disposition.INDETERMINATE
 
 
+@pytest.mark.parametrize("habit", ["changes its list", "asks back"])
+async def test_whatever_is_sent_unasked_has_a_bound_too(monkeypatch, habit):
+    """A list that is read again, and the answer to a question of the server: neither holds up the calls after it."""
+    bounds = replace(QUICK, request_timeout=4, notice_timeout=2)
+    harness = McpHarness(monkeypatch, timing=bounds)
+    async with OddServer(habit) as server:
+        connection = await harness.begin(address("odd", server.url))
+        assert (await harness.run("odd_tool")).result == "fine"
+        await eventually(lambda: harness.health.failures)
+        assert harness.health.failures[0] == "it did not answer in time"
+        server.habit, server.is_hung = "", False
+        await eventually(lambda: connection.connect_soon() or connection.is_connected)
+        assert (await harness.run("odd_tool")).result == "fine"
+        await harness.aclose()
+
+
 async def test_a_call_that_waits_for_a_connection_was_not_started(harness):
     async with OddServer("") as server:
         connection = await harness.begin(address("odd", server.url))
