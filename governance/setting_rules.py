@@ -47,7 +47,7 @@ def check_apps(app: str, *needed: str, check_id: str) -> list[checks.CheckMessag
     """Return an error for every app that is needed and not installed."""
     return [
         checks.Error(
-            f"The app {app!r} needs the app {name!r}, which is not installed.",
+            f"{app!r} needs the app {name!r}, which is not installed.",
             hint=f"Add {name!r} to INSTALLED_APPS.",
             id=check_id,
         )
@@ -73,4 +73,7 @@ def check_path(path: str, *, what: str, otherwise: str, check_id: str) -> list[c
         reason = str(error)
         if error.name and not dotted.startswith(f"{error.name}."):
             hint = f"It is there, but what it imports is not: install {error.name!r}, or correct the import."
+    except Exception as error:  # noqa: BLE001 - whatever the project's code does when it is imported
+        reason = f"{type(error).__name__}: {error}"
+        hint = "It is there, but it cannot be imported: correct that."
     return [checks.Error(f"{what} {path!r}: {reason}.", hint=hint, id=check_id)]

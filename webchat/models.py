@@ -24,6 +24,7 @@ class ApiToken(models.Model):
     revoked_at = models.DateTimeField(_("revoked at"), null=True, editable=False)
 
     class Meta:
+        app_label = "webchat"
         verbose_name = _("API token")
         verbose_name_plural = _("API tokens")
         ordering = ["-created_at"]
@@ -48,6 +49,7 @@ class ApiTokenChange(Change):
     whose = models.CharField(_("user"), max_length=150)
 
     class Meta(Change.Meta):
+        app_label = "webchat"
         verbose_name = _("API token change")
         verbose_name_plural = _("API token changes")
 

@@ -40,10 +40,10 @@ def check_application(**_: Any) -> list[checks.CheckMessage]:
         ]
     try:
         import_string(str(path))
-    except ImportError as error:
+    except Exception as error:  # noqa: BLE001 - whatever the project's code does when it is imported
         return [
             checks.Error(
-                f"ASGI_APPLICATION is {path!r}, which cannot be imported: {error}",
+                f"ASGI_APPLICATION is {path!r}, which cannot be imported: {type(error).__name__}: {error}",
                 hint="Correct the path, or what the module imports.",
                 id="webchat.E021",
             )

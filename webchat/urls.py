@@ -1,12 +1,25 @@
 """Where the pages, the API and the health endpoints are."""
 
-from django.urls import include, path
+from django.core.checks import CheckMessage
+from django.urls import URLPattern, include, path
+from django.urls.resolvers import RoutePattern
 
+from governance import setting_rules
 from webchat import views
+
+
+class FirstPage(URLPattern):
+    """The first page. An app that is not installed has no other place to say so than its addresses."""
+
+    def check(self) -> list[CheckMessage]:
+        """Name the app if only its addresses are there."""
+        missing = setting_rules.check_apps("webchat.urls", "webchat", check_id="webchat.E023")
+        return [*missing, *super().check()]
+
 
 app_name = "webchat"
 urlpatterns = [
-    path("", views.conversations, name="conversations"),
+    FirstPage(RoutePattern("", is_endpoint=True), views.conversations, name="conversations"),
     path("login/", views.SignInView.as_view(), name="login"),
     path("logout/", views.SignOutView.as_view(), name="logout"),
     path("c/new/", views.new_conversation, name="new_conversation"),

@@ -113,6 +113,7 @@ NO_MORE = "INSTALLED_APPS = [app for app in INSTALLED_APPS if app not in {apps!r
         (["governance"], ["turns.E050", "webchat.E022"]),
         (["turns"], ["webchat.E022"]),
         (["turns", "governance"], ["webchat.E022", "webchat.E022"]),
+        (["webchat"], ["webchat.E023"]),
         (["django.contrib.staticfiles"], ["webchat.W020"]),
     ],
 )

@@ -160,6 +160,8 @@ def test_attachments_are_private_and_within_reach(settings, storage, more, ids):
         ("from json import lods", "cannot import name 'lods'", "correct the import"),
         ("def other(): ...", "make", "Set it to"),
         ("make = 7", "cannot be called", "Set it to"),
+        ("{}['KEY']", "KeyError: 'KEY'", "cannot be imported"),
+        ("def make(", "SyntaxError: ", "cannot be imported"),
     ],
 )
 def test_why_the_projects_own_code_cannot_be_used_is_said(

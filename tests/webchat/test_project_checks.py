@@ -41,6 +41,13 @@ def test_an_asgi_application_that_cannot_be_imported_is_named_with_the_reason(na
     assert reason in message.msg
 
 
+def test_an_asgi_application_whose_module_fails_is_no_traceback(tmp_path, monkeypatch):
+    (tmp_path / "asgi_that_fails.py").write_text("{}['KEY']", "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    with override_settings(ASGI_APPLICATION="asgi_that_fails.application"):
+        assert "KeyError: 'KEY'" in found()["webchat.E021"].msg
+
+
 def test_a_channel_layer_that_is_not_there_is_named_with_the_reason():
     with override_settings(CHANNEL_LAYERS={"default": {}}):
         assert "webchat.E002" in found()
