@@ -45,6 +45,12 @@ def test_every_version_of_json_schema_is_understood():
     assert "a: must be at least 0" in input_problems(older, {"a": 0})
 
 
+def test_alternatives_at_the_top_count_though_no_chat_model_is_told_of_them():
+    schema = {"type": "object", "anyOf": [{"required": ["a"]}, {"required": ["b"]}]}
+    assert input_problems(schema, {"b": 1}) == ""
+    assert "does not satisfy anyOf" in input_problems(schema, {"c": 1})
+
+
 @pytest.mark.parametrize(
     "odd",
     [

@@ -400,6 +400,19 @@ async def test_what_is_left_of_a_token_limit_limits_the_answer(serve, dialect, l
     assert body.get(name) == (sent or always)
 
 
+async def test_a_tool_whose_schema_has_alternatives_at_the_top_spoils_no_request(serve, dialect):
+    """Anthropic and OpenAI answer 400 to all tools because of such a one, and servers of others have them."""
+    schema = {**WEATHER.input_schema, "anyOf": [{"required": ["location"]}], "not": {}}
+    server = await serve(dialect.answer(dialect.text("Hi.")))
+
+    await deltas(model_of(dialect), replace(ASKED, tools=(replace(WEATHER, input_schema=schema),)))
+
+    sent = str(server.requests[0].body["tools"])
+    assert "minLength" in sent
+    assert "anyOf" not in sent
+    assert "'not'" not in sent
+
+
 async def test_one_connection_serves_several_requests(serve, dialect):
     server = await serve(*(dialect.answer(dialect.text("Yes.")) for _ in range(3)))
     model = model_of(dialect)

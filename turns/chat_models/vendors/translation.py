@@ -33,17 +33,26 @@ from turns.core.messages import AttachmentBlock, Message, TextBlock, ToolResultB
 _ID_LENGTH = 40  # the shortest limit among the providers
 _NAME_LENGTH = 64
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
+# Anthropic and OpenAI refuse a whole request for one tool with these at the top of its schema.
+_NOT_AT_THE_TOP = frozenset({"allOf", "anyOf", "enum", "not", "oneOf"})
 _NO_OUTPUT = "(no output)"  # providers refuse a blank text
 
 
 def parameters_of(tools: Sequence[ToolSpec]) -> ModelRequestParameters:
-    """Return the tools as they are: `strict` would let the adapter rewrite their schemas."""
+    """Return the tools: `strict` would let the adapter rewrite their schemas.
+
+    What is not sent of a schema still counts: an input is checked against all of it.
+    """
     return ModelRequestParameters(
         function_tools=[
             ToolDefinition(
                 name=tool.name,
                 description=tool.description,
-                parameters_json_schema=dict(tool.input_schema),
+                parameters_json_schema={
+                    key: value
+                    for key, value in tool.input_schema.items()
+                    if key not in _NOT_AT_THE_TOP
+                },
                 strict=False,
             )
             for tool in tools
