@@ -3,6 +3,8 @@
 import json
 import re
 import tomllib
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, PackagePath, distribution
 from pathlib import Path
 
 import pytest
@@ -71,6 +73,20 @@ def test_the_default_has_no_vendor_and_nothing_for_several_processes():
     assert LARGE.isdisjoint(pins("base"))
     assert pins("base").keys() & {"redis", "procrastinate", "uvicorn"} == set()
     assert pins("dev").keys() >= LARGE
+
+
+def test_the_default_is_small():
+    """What `make run` installs without extras takes less than 150 MB."""
+    total = 0
+    for name in pins("base"):
+        with suppress(PackageNotFoundError):  # one for other systems
+            files = distribution(name).files or []
+            total += sum(path.stat().st_size for path in map(located, files) if path.is_file())
+    assert 50_000_000 < total < 150_000_000
+
+
+def located(file: PackagePath) -> Path:
+    return Path(str(file.locate()))
 
 
 def test_the_newest_django_that_the_package_allows_is_tried():
