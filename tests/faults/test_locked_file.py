@@ -55,6 +55,15 @@ def test_reads_and_sockets_go_on_while_another_process_holds_the_write_lock(
     watcher = site.watch(conversation)
     watcher.until("snapshot")
     said: list[str] = []
+    pages = (
+        "/",
+        f"/c/{site.client(user='root').converse()}/",
+        "/admin/",
+        "/admin/turns/turn/",
+        "/admin/turns/turn/overview/",
+        "/admin/governance/toolpolicy/",
+    )
+    browser = site.administrator()
     with locked(site):
         writing = threading.Thread(
             target=lambda: said.append(client.say(conversation, "say after", client_id="late"))
@@ -72,6 +81,8 @@ def test_reads_and_sockets_go_on_while_another_process_holds_the_write_lock(
                 "/login/",
             ):
                 assert ask(client, path).status_code == 200, path
+        for page in pages:
+            browser.read(page)
         seen = len(watcher.frames)
         eventually_sync(lambda: _heartbeats(watcher.frames[seen:]) >= 2, timeout=READS)
         late = site.watch(conversation)
