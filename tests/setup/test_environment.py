@@ -6,7 +6,9 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -159,6 +161,29 @@ def test_an_index_that_cannot_be_reached_is_said_in_a_line_of_its_own(checkout):
     assert "the package index does not answer; trying again" in answer.stdout
     first = answer.stderr.splitlines()[0]
     assert first.startswith("The package index could not be reached: NewConnectionError")
+    assert "PIP_INDEX_URL" in answer.stderr
+
+
+class OutOfOrder(BaseHTTPRequestHandler):
+    """Answers for the package index, and not as it would."""
+
+    def do_GET(self) -> None:
+        self.send_error(403)
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
+def test_an_index_that_answers_with_errors_is_said_in_a_line_of_its_own(checkout):
+    with HTTPServer(("127.0.0.1", 0), OutOfOrder) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        index = f"http://127.0.0.1:{server.server_port}/simple"
+        own = {"PIP_NO_INDEX": "", "PIP_FIND_LINKS": "", "PIP_INDEX_URL": index, "PIP_RETRIES": "0"}
+        answer = checkout.make("base", EXTRAS="more", **own)
+        server.shutdown()
+    assert answer.returncode == 1
+    first = answer.stderr.splitlines()[0]
+    assert first.startswith("The package index knows no version of tk-second at all.")
     assert "PIP_INDEX_URL" in answer.stderr
 
 
