@@ -15,6 +15,7 @@ from django.utils.translation import gettext_lazy
 from governance.admin.filters import CallOutcomeFilter, DurationFilter, LimitFilter, ToolFilter
 from governance.admin.formatting import (
     NOTHING,
+    call_disposition,
     call_status,
     format_actor,
     format_source,
@@ -241,9 +242,7 @@ class ToolCallAdmin(LinkedCallAdmin):
 
     @admin.display(description=gettext_lazy("what is known"))
     def what_is_known(self, obj: ToolCall) -> str:
-        if obj.late_kind and obj.late_kind != UNWATCHED and obj.disposition == "indeterminate":
-            return _("indeterminate: it has ended since, and may have been applied")
-        return obj.get_disposition_display() or NOTHING
+        return call_disposition(obj)
 
     @admin.display(description=gettext_lazy("late settlement"))
     def late(self, obj: ToolCall) -> str:

@@ -8,7 +8,7 @@ from django.utils.safestring import SafeString
 from django.utils.timezone import localtime
 from django.utils.translation import gettext as _
 
-from governance.core.calls import CallStatus
+from governance.core.calls import CallStatus, Disposition
 from governance.durations import format_duration
 from governance.labels import cancel_reasons, cancel_sources, label_for, timeout_sources
 from governance.models import ToolCall
@@ -53,6 +53,14 @@ def call_status(call: ToolCall) -> str:
         if call.late_kind == UNWATCHED
         else _("given up, has ended since")
     )
+
+
+def call_disposition(call: ToolCall) -> str:
+    """Return what is known of a call's work; of what was given up also whether its end was seen."""
+    is_unknown = call.disposition == Disposition.INDETERMINATE
+    if is_unknown and call.late_kind not in ("", UNWATCHED):
+        return _("indeterminate: it has ended since, and may have been applied")
+    return call.get_disposition_display() or NOTHING
 
 
 def format_actor(row: Any) -> str:

@@ -13,7 +13,7 @@ from django.utils.translation import gettext_lazy as _
 from governance import selectors
 from governance.admin.exports import Columns, Row, add_columns
 from governance.admin.formatting import (
-    NOTHING,
+    call_disposition,
     call_status,
     format_actor,
     format_source,
@@ -143,7 +143,7 @@ def _line(call: Any, reader: Any) -> Sequence[Any]:
         limit,
         format_span(call.idle_timeout_ms) if call.idle_timeout_ms else _("no limit"),
         format_actor(call),
-        call.get_disposition_display() or NOTHING,
+        call_disposition(call),
         format_span(call.late_after_ms),
     )
 

@@ -17,7 +17,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from governance import CallStatus, approval_store, running_calls
-from governance.admin.formatting import format_actor, format_span
+from governance.admin.formatting import call_status, format_actor, format_span
 from governance.admin.search import as_id
 from governance.db_clock import database_now
 from governance.durations import format_limit
@@ -202,7 +202,7 @@ def _name(turn: Turn, call: CallRow | None, user: Any) -> SafeString:
 
 
 def _status(row: Any) -> str:
-    status: str = row.get_status_display()
+    status: str = call_status(row) if isinstance(row, CallRow) else row.get_status_display()
     return f"{status} ({format_actor(row)})" if row.ended_by_reason else status
 
 

@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 
 from governance import approval_store, selectors
 from governance.admin.charts import BOTTOM, RIGHT, TOP, WIDTH, figure, text
-from governance.admin.formatting import NOTHING, format_span, format_time
+from governance.admin.formatting import NOTHING, call_status, format_span, format_time
 from governance.admin.links import address_of_row, reader_of
 from governance.db_clock import database_now
 from turns.models import Turn
@@ -99,7 +99,7 @@ def _calls_of(turn: Turn) -> list[Fact]:
     return [
         Fact(
             kind="ended" if call.started_at and not call.error_type else "cut",
-            label=f"{call.tool_name}: {call.get_status_display()}",
+            label=f"{call.tool_name}: {call_status(call)}",
             begin=call.started_at or call.requested_at,
             end=call.ended_at,
             limit=call.started_at and _after(call.started_at, call.timeout_ms),

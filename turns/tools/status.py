@@ -11,11 +11,14 @@ from django.utils import timezone
 from governance import CallStatus, ErrorType, ToolContext, selectors, tool
 from governance.db import run_in_db_thread
 from governance.durations import format_duration
+from governance.recorder import UNWATCHED
 from governance.selectors import CallRow, ScopeHealth
 from turns.calls.serializers import elapsed_ms
 from turns.models import Turn
 
 LISTED_CALLS = 30
+_ENDS = {"": "it may still be running", UNWATCHED: "its end was not seen"}  # by `late_kind`
+_HAS_ENDED = "it has ended since"
 
 
 @tool(title="Look at the session", loop_exempt=True)
@@ -80,7 +83,7 @@ def _describe_calls(calls: Sequence[CallRow]) -> Iterator[str]:
 def _status(call: CallRow) -> str:
     status = call.status.replace("_", " ")
     if call.status == CallStatus.ABANDONED:
-        return f"{status} ({call.error_type}), it may still be running"
+        return f"{status} ({call.error_type}), {_ENDS.get(call.late_kind, _HAS_ENDED)}"
     return status
 
 

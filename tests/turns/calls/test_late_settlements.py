@@ -18,7 +18,7 @@ from tests.turns.row_factory import RowFactory
 from tests.turns.support import ChatDriver, FakeTools, RecordingSink, in_database, row
 from turns import selectors
 from turns.calls import late_settlements
-from turns.models import Process, Turn
+from turns.models import CancelRequest, Process, Turn
 from turns.processes import process_registry
 from turns.running import runtime
 from turns.testing import call, text
@@ -89,6 +89,11 @@ async def listed(admin_client: Client, happened: str) -> set[str]:
     return {call.call_id for call in response.context["cl"].result_list}
 
 
+async def text_of(admin_client: Client, page: str) -> str:
+    response = await in_database(lambda: admin_client.get(page))
+    return str(response.content.decode())
+
+
 async def test_the_end_of_a_call_that_was_given_up_is_told_after_the_turns_end(
     chat: ChatDriver, fake_tools: FakeTools, admin_client: Client
 ):
@@ -98,6 +103,14 @@ async def test_the_end_of_a_call_that_was_given_up_is_told_after_the_turns_end(
     await chat.cancel(turn_id)
     await chat.ended(turn_id)
     assert await listed(admin_client, "abandoned") == {"a"}
+    pages = [
+        reverse("admin:turns_turn_change", args=[turn_id]),
+        reverse(
+            "admin:turns_cancelledturn_change", args=[(await row(CancelRequest, turn=turn_id)).pk]
+        ),
+    ]
+    for page in pages:
+        assert "may still run" in await text_of(admin_client, page)
     fake_tools.open("a")
     told = await chat.sink.until("tool_settled", turn_id=str(turn_id), tool_id="a")
     assert (told["tool_name"], told["status"], told["kind"]) == ("blocked", "abandoned", "returned")
@@ -107,6 +120,10 @@ async def test_the_end_of_a_call_that_was_given_up_is_told_after_the_turns_end(
     await chat.check()
     assert await listed(admin_client, "abandoned") == set()
     assert await listed(admin_client, "late") == {"a"}
+    for page in pages:
+        html = await text_of(admin_client, page)
+        assert "may still run" not in html
+        assert "has ended since" in html
     (shown,) = (await selectors.get_turn(turn_id=turn_id, user=chat.user))["calls"]
     assert shown["late"] == {"kind": "returned", "after_ms": told["after_ms"]}
 

@@ -12,6 +12,7 @@ from governance import (
     Disposition,
     ErrorType,
     Host,
+    LateSettlement,
     ToolCall,
     ToolContext,
     ToolExecutor,
@@ -115,6 +116,22 @@ async def test_the_calls_of_the_turn_are_listed_with_status_and_time(conversatio
     assert "- exec (c3): pending, 0 ms" in lines
     assert "- exec (c4): abandoned (cancelled), it may still be running, 1.5 s" in lines
     assert not any("(me)" in line for line in lines)
+
+
+async def test_a_call_that_was_given_up_and_has_ended_since_is_not_said_to_run(conversation):
+    calls = [(name, "exec", ABANDONED) for name in ("c1", "c2")]
+    await conversation.record(*calls, ("me", "session_status", None))
+    late = LateSettlement(kind="returned", text="", after=2.0)
+    settle = run_in_db_thread(recorder.record_late_settlement)
+    await settle(group=conversation.turn_id, call_id="c1", late=late)
+    rows = ToolCallRow.objects.filter(group=conversation.turn_id, call_id="c2")
+    await run_in_db_thread(lambda: recorder.stop_watching(rows))()
+
+    told = await conversation.status()
+
+    assert "- exec (c1): abandoned (cancelled), it has ended since, 1.5 s" in told
+    assert "- exec (c2): abandoned (cancelled), its end was not seen, 1.5 s" in told
+    assert "still be running" not in told
 
 
 async def test_timeouts_of_earlier_turns_count_against_the_health(conversation):
