@@ -16,8 +16,8 @@ from governance.admin.filters import CallOutcomeFilter, DurationFilter, LimitFil
 from governance.admin.formatting import (
     NOTHING,
     call_disposition,
+    call_ended_by,
     call_status,
-    format_actor,
     format_source,
     format_span,
     format_time,
@@ -238,7 +238,7 @@ class ToolCallAdmin(LinkedCallAdmin):
     @admin.display(description=gettext_lazy("ended by"), ordering="ended_by_reason")
     def ended_by(self, obj: ToolCall) -> str:
         """Who or which limit ended it, by what means, and why."""
-        return obj.get_limit_reached_display() or format_actor(obj)
+        return call_ended_by(obj)
 
     @admin.display(description=gettext_lazy("what is known"))
     def what_is_known(self, obj: ToolCall) -> str:

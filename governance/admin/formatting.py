@@ -63,6 +63,11 @@ def call_disposition(call: ToolCall) -> str:
     return call.get_disposition_display() or NOTHING
 
 
+def call_ended_by(call: ToolCall) -> str:
+    """Return the limit, or who or what else, that ended a call."""
+    return call.get_limit_reached_display() or format_actor(call)
+
+
 def format_actor(row: Any) -> str:
     """Return who or what ended a row; the means only for people, who had several."""
     reason: str = row.ended_by_reason

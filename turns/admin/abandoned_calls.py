@@ -8,7 +8,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from governance import running_calls
-from governance.admin.formatting import NOTHING, format_actor, format_span, format_time
+from governance.admin.formatting import NOTHING, call_ended_by, format_span, format_time
 from governance.admin.search import as_id
 from governance.db_clock import database_now
 from governance.running_calls import CallRow
@@ -52,7 +52,7 @@ def _line(row: CallRow, turn: Turn | None, now: Any, reader: Any) -> AbandonedCa
         turn=turn_link(turn, reader=reader) if turn else row.group,
         since=format_time(since),
         age=format_span(max(round((now - since).total_seconds()) * 1_000, 0)),
-        why=row.get_limit_reached_display() or format_actor(row),
+        why=call_ended_by(row),
         where=_where(row, turn, reader),
     )
 

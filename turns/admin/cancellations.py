@@ -14,8 +14,8 @@ from governance import selectors
 from governance.admin.exports import Columns, Row, add_columns
 from governance.admin.formatting import (
     call_disposition,
+    call_ended_by,
     call_status,
-    format_actor,
     format_source,
     format_span,
 )
@@ -142,7 +142,7 @@ def _line(call: Any, reader: Any) -> Sequence[Any]:
         format_span(call.duration_ms),
         limit,
         format_span(call.idle_timeout_ms) if call.idle_timeout_ms else _("no limit"),
-        format_actor(call),
+        call_ended_by(call),
         call_disposition(call),
         format_span(call.late_after_ms),
     )

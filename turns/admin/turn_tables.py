@@ -10,6 +10,7 @@ from governance import selectors as governance_selectors
 from governance.admin.formatting import (
     NOTHING,
     call_disposition,
+    call_ended_by,
     call_status,
     format_actor,
     format_source,
@@ -49,7 +50,7 @@ def _call_cells(call: Any, reader: Any) -> tuple[Any, ...]:
         call_status(call),
         format_span(call.duration_ms),
         f"{format_span(call.timeout_ms)} ({source})" if call.timeout_ms else _("no limit"),
-        format_actor(call),
+        call_ended_by(call),
         call_disposition(call),
     )
 

@@ -8,7 +8,7 @@ from uuid import UUID
 from django.db.models import Q
 from django.utils import timezone
 
-from governance import CallStatus, ErrorType, ToolContext, selectors, tool
+from governance import CallStatus, ErrorType, Limit, ToolContext, selectors, tool
 from governance.db import run_in_db_thread
 from governance.durations import format_duration
 from governance.recorder import UNWATCHED
@@ -89,6 +89,8 @@ def _status(call: CallRow) -> str:
 
 def _limit(call: CallRow) -> str:
     """A limit matters while the call runs, or where it has ended it."""
+    if call.limit_reached == Limit.IDLE and call.idle_timeout_ms:
+        return f", idle limit {format_duration(call.idle_timeout_ms)}"
     matters = not CallStatus(call.status).is_terminal or call.error_type == ErrorType.TIMEOUT
     return f", limit {format_duration(call.timeout_ms)}" if matters and call.timeout_ms else ""
 

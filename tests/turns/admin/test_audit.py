@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from governance.admin.mixins import AuditedAdmin
 from governance.admin.readonly import ReadOnlyAdmin
-from governance.models import Export, McpServerChange, PolicyChange
+from governance.models import Export, McpServerChange, PolicyChange, ToolCall
 from tests.staff import make_staff, sign_in
 from tests.turns.admin.permission_table import APPS, our_admins, pages_of
 from tests.turns.row_factory import RowFactory, make_repair
@@ -95,6 +95,17 @@ def test_a_cancelled_turn_is_one_page(admin_client, cancelled):
         "indeterminate: it may still run", "[CANCELLED] gone", "Finished, the results stand: quick (c2).", "by API",
     ):  # fmt: skip
         assert words in page.replace("\u00a0", "&nbsp;"), words
+
+
+def test_the_pages_of_a_turn_name_the_limit_that_ended_a_call(admin_client, cancelled):
+    ToolCall.objects.filter(call_id="c1").update(
+        status="timed_out", limit_reached="idle", ended_by_reason="timeout"
+    )
+    for page in (
+        reverse("admin:turns_cancelledturn_change", args=[cancelled.pk]),
+        reverse("admin:turns_turn_change", args=[cancelled.turn_id]),
+    ):
+        assert "the call’s idle limit" in admin_client.get(page).content.decode()
 
 
 def otherwise_written(html: str) -> list[str]:

@@ -1,6 +1,7 @@
 """`session_status` tells a model how its calls went and how much time it has (A2)."""
 
 import time
+from dataclasses import replace
 from uuid import uuid4
 
 import pytest
@@ -13,6 +14,7 @@ from governance import (
     ErrorType,
     Host,
     LateSettlement,
+    Limit,
     ToolCall,
     ToolContext,
     ToolExecutor,
@@ -116,6 +118,15 @@ async def test_the_calls_of_the_turn_are_listed_with_status_and_time(conversatio
     assert "- exec (c3): pending, 0 ms" in lines
     assert "- exec (c4): abandoned (cancelled), it may still be running, 1.5 s" in lines
     assert not any("(me)" in line for line in lines)
+
+
+async def test_a_call_cut_by_its_idle_limit_names_that_one(conversation):
+    silent = replace(TIMED_OUT, limit=Limit.IDLE, duration=1.5)
+    await conversation.record(("c1", "exec", silent), ("me", "session_status", None))
+    rows = ToolCallRow.objects.filter(call_id="c1")
+    await run_in_db_thread(lambda: rows.update(idle_timeout_ms=1_500))()
+
+    assert "- exec (c1): timed out, 1.5 s, idle limit 1.5 s" in await conversation.status()
 
 
 async def test_a_call_that_was_given_up_and_has_ended_since_is_not_said_to_run(conversation):
