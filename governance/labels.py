@@ -30,6 +30,7 @@ _CALL_STATUSES: Mapping[str, Any] = {
     CallStatus.ABANDONED: _("given up, may still run"),
     CallStatus.REPAIRED: _("lost, closed by a repair"),
 }
+ENDED_SINCE = _("given up, has ended since")  # an abandoned call whose end was seen
 _ERROR_TYPES: Mapping[str, Any] = {
     ErrorType.TIMEOUT: _("time limit"),
     ErrorType.EXECUTION_ERROR: _("the tool failed"),

@@ -8,7 +8,8 @@ from typing import Any
 from django.template.defaultfilters import filesizeformat
 from django.utils.translation import gettext as _
 
-from governance.labels import call_statuses, cancel_reasons
+from governance import CallStatus
+from governance.labels import ENDED_SINCE, call_statuses, cancel_reasons
 from turns.selectors.translations import sentence, turn_status
 
 Json = dict[str, Any]
@@ -71,6 +72,8 @@ def _file(block: Json) -> str:
 
 def _call(call: Json) -> Iterator[str]:
     status = dict(call_statuses()).get(call["status"], call["status"])
+    if call["status"] == CallStatus.ABANDONED and call["late"]:
+        status = ENDED_SINCE
     yield f"### `{call['tool_name']}` · {status}"
     yield _fenced(json.dumps(call["input"], indent=2, ensure_ascii=False), "json")
     if call.get("result"):

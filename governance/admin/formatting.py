@@ -10,7 +10,13 @@ from django.utils.translation import gettext as _
 
 from governance.core.calls import CallStatus, Disposition
 from governance.durations import format_duration
-from governance.labels import cancel_reasons, cancel_sources, label_for, timeout_sources
+from governance.labels import (
+    ENDED_SINCE,
+    cancel_reasons,
+    cancel_sources,
+    label_for,
+    timeout_sources,
+)
 from governance.models import ToolCall
 from governance.recorder import UNWATCHED
 from governance.time_formatting import day_and_clock
@@ -48,11 +54,7 @@ def call_status(call: ToolCall) -> str:
     status: str = call.get_status_display()
     if call.status != CallStatus.ABANDONED or not call.late_kind:
         return status
-    return (
-        _("given up, end not seen")
-        if call.late_kind == UNWATCHED
-        else _("given up, has ended since")
-    )
+    return _("given up, end not seen") if call.late_kind == UNWATCHED else str(ENDED_SINCE)
 
 
 def call_disposition(call: ToolCall) -> str:

@@ -22,6 +22,7 @@ from turns.models import CancelRequest, Process, Turn
 from turns.processes import process_registry
 from turns.running import runtime
 from turns.testing import call, text
+from webchat.exports import as_markdown
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -124,6 +125,8 @@ async def test_the_end_of_a_call_that_was_given_up_is_told_after_the_turns_end(
         html = await text_of(admin_client, page)
         assert "may still run" not in html
         assert "has ended since" in html
+    export = await selectors.export(conversation_id=chat.id, user=chat.user)
+    assert "### `blocked` · given up, has ended since" in as_markdown(export)
     (shown,) = (await selectors.get_turn(turn_id=turn_id, user=chat.user))["calls"]
     assert shown["late"] == {"kind": "returned", "after_ms": told["after_ms"]}
 
