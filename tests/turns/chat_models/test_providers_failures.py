@@ -112,6 +112,11 @@ REFUSALS = {
         "chat_model_request_too_large",
         "shorter message",
     ),
+    "405": (
+        *[Response([b"<html>not here</html>"], status="405 Method Not Allowed")] * 3,
+        "chat_model_rejected",
+        "tell an administrator",
+    ),
     "no credit": (
         messages.error(
             "400 Bad Request",

@@ -269,7 +269,7 @@ def _kind_of(error: Exception) -> FailureKind:
     for category, kind in _KINDS:
         if isinstance(error, category):
             return kind
-    return FailureKind.UNREADABLE
+    return FailureKind.UNREADABLE if status is None else FailureKind.REJECTED
 
 
 def _early_end(progress: "_Progress") -> FailureKind:
