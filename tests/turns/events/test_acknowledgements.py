@@ -155,6 +155,7 @@ async def test_a_word_of_the_site_is_not_said_aloud_either(chat: ChatDriver, set
 
 
 async def test_a_model_that_takes_too_long_is_not_waited_for(chat: ChatDriver, monkeypatch):
+    assert spoken_acknowledgements.TIME_LIMIT <= 2.0
     monkeypatch.setattr(spoken_acknowledgements, "TIME_LIMIT", 0.05)
     slow = gate(ignores_cancel=True)
     turn_id = await begun(chat, [slow, text("Too late.")])
