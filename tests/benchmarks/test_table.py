@@ -29,7 +29,7 @@ ROWS = {
     *(f"disk_{what}" for what in ("sync", "commit")),
     *(f"sqlite_{what}" for what in ("reads", "writes", "transactions")),
     *(f"sqlite_turn_{peer}" for peer in PEERS),
-    *(f"cancel_{what}" for what in ("coroutine", "exec", "process", "provider")),
+    *(f"cancel_{what}" for what in ("coroutine", "many", "exec", "process", "provider")),
     "chunk",
     "chunk_agent",
     "mcp_call",
