@@ -65,16 +65,17 @@ def test_g02_g03_a_runner_that_died_on_another_machine_is_missed_after_its_lease
     site = scaled(**lease)
     site.serve_uvicorn(role="web")
     runner = site.run_turns()
-    client = site.client()
-    conversation = client.converse()
-    turn_id = client.say(conversation, 'call affect {"key": "a", "seconds": 60}')
-    client.until_running(turn_id, "affect")
-    # Its row says what one of another machine says: nobody here can look for its pid.
+    # Its row says what one of another machine says: nobody here can look for its pid. It says so long
+    # before the kill, as a sweep may look for the pid of a row that it read a while ago.
     postgres.run(
         "UPDATE turns_process SET host = 'elsewhere', boot_id = 'another', pid_namespace = 'pid:[1]' "
         "WHERE role = 'runner'",
         database=site.database,
     )
+    client = site.client()
+    conversation = client.converse()
+    turn_id = client.say(conversation, 'call affect {"key": "a", "seconds": 60}')
+    client.until_running(turn_id, "affect")
     runner.kill()
     died_at = time.monotonic()
     if is_cancelled:

@@ -96,13 +96,13 @@ def test_g03_a_process_that_was_killed_on_this_host_is_found_by_the_next_sweep(
 def test_g03_a_process_of_another_host_is_found_by_its_lease(scaled: MakeSite, postgres: Postgres):
     site = scaled(**QUICK_LEASE)
     start_two(site)
-    conversation, turn = begin(site)
-    killed, client = sides(site, turn)
+    # Long before the kill: a sweep that has read a row of this host may look for its pid later.
     postgres.run(
-        "UPDATE turns_process SET boot_id = 'there', host = 'elsewhere',"
-        f" pid_namespace = 'pid:[1]' WHERE pid = {killed.pid}",
+        "UPDATE turns_process SET boot_id = 'there', host = 'elsewhere', pid_namespace = 'pid:[1]'",
         database=site.database,
     )
+    conversation, turn = begin(site)
+    killed, client = sides(site, turn)
     killed.kill()
     [seen_at] = (row["seen_at"] for row in site.record().processes if row["pid"] == killed.pid)
     assert client.until_ended(turn, within=REAP_BOUND)["status"] == "interrupted"
