@@ -1,17 +1,21 @@
 """Contains exits of a tool: they fail its own call and end nothing else (T1).
 
-asyncio passes `SystemExit` and `KeyboardInterrupt` of a task to the runner of the loop, which ends the process.
+asyncio passes `SystemExit` and `KeyboardInterrupt` of a task or a callback to the runner of the loop, which ends the
+process.
 """
 
 import asyncio
 import functools
+import logging
 import signal
 import threading
 import traceback
 from collections.abc import Callable, Coroutine, Generator
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 from types import CodeType
 from typing import Any
+
+logger = logging.getLogger(__name__)
 
 _belongs_to_tool: ContextVar[bool] = ContextVar("code of a tool", default=False)
 
@@ -42,13 +46,16 @@ def failure_of(error: BaseException) -> RuntimeError:
     return RuntimeError(f"the tool raised {type(error).__name__}")
 
 
-def contain_tasks() -> None:
-    """Contain the tasks too that this context starts from now on, as `gather` and `wait_for` do."""
+def contain_what_follows() -> None:
+    """Contain, too, what this context hands to the loop from now on: tasks, as `gather` starts them, and callbacks."""
     _belongs_to_tool.set(True)
-    loop = asyncio.get_running_loop()
+    loop: Any = asyncio.get_running_loop()
     factory = loop.get_task_factory()
     if not isinstance(factory, _TaskFactory):
         loop.set_task_factory(_TaskFactory(factory))
+    run_once = getattr(loop, "_run_once", None)
+    if not isinstance(run_once, _Iteration | None):
+        loop._run_once = _Iteration(run_once)  # there is no public way
 
 
 class _TaskFactory:
@@ -87,6 +94,40 @@ class _Contained(Coroutine[Any, Any, Any]):
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._coroutine, name)  # its name and its frames, for who debugs
+
+
+class _Iteration:
+    """An iteration of a loop that survives a callback of a tool which asks to exit; the next one runs what was left.
+
+    Each callback keeps the context that has scheduled it. So one of the host is told from one of a tool. Other loops
+    than asyncio's own, such as uvloop, have no such place.
+    """
+
+    def __init__(self, run: Callable[[], None]) -> None:
+        self._run = run
+
+    def __call__(self) -> None:
+        try:
+            self._run()
+        except (SystemExit, KeyboardInterrupt) as error:
+            context = _context_of(error)
+            if context is None or not context.get(_belongs_to_tool) or _was_signalled(error):
+                raise
+            context.run(
+                logger.error,  # in its context, the line names the turn
+                "A callback of a tool raised %s: it has ended, the process goes on",
+                type(error).__name__,
+                exc_info=error,
+            )
+
+
+def _context_of(error: BaseException) -> Context | None:
+    """Return the context of the callback that raised this."""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if frame.f_code is asyncio.Handle._run.__code__:
+            context: Context = frame.f_locals["self"]._context
+            return context
+    return None
 
 
 def _was_signalled(error: BaseException) -> bool:

@@ -80,6 +80,25 @@ async def leave(context: ToolContext, kind: str = "KeyboardInterrupt", nested: b
     return "never"
 
 
+@tool
+async def leave_later(context: ToolContext, kind: str = "KeyboardInterrupt") -> str:
+    """Ask the process to end in each kind of callback that a tool can hand to the event loop."""
+    error = {"KeyboardInterrupt": KeyboardInterrupt, "SystemExit": SystemExit}[kind]
+    loop = asyncio.get_running_loop()
+
+    def exit_at_once(*_: object) -> None:
+        raise error
+
+    loop.call_soon(exit_at_once)
+    loop.call_later(0.01, exit_at_once)
+    await asyncio.to_thread(loop.call_soon_threadsafe, exit_at_once)
+    task = asyncio.create_task(asyncio.sleep(0.02))
+    task.add_done_callback(exit_at_once)
+    await task
+    await asyncio.sleep(0.1)
+    return "went on"
+
+
 @tool(loop_exempt=True)
 async def chatter(context: ToolContext, kilobytes: int = 16, times: int = 100) -> str:
     """Report `times` pieces of output of this size, quickly."""

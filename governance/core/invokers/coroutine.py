@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from governance.core.containment import contain_tasks, contained
+from governance.core.containment import contain_what_follows, contained
 from governance.core.tools import Tool, ToolContext
 
 
@@ -12,7 +12,7 @@ class CoroutineInvoker:
 
     async def invoke(self, tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> Any:
         """Run the body and return its value; an exit is raised as a `RuntimeError`."""
-        contain_tasks()
+        contain_what_follows()
         keywords = dict(arguments)
         if tool.context_parameter is not None:
             keywords[tool.context_parameter] = context

@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from governance.core.containment import contain_tasks, failure_of
+from governance.core.containment import contain_what_follows, failure_of
 from governance.core.exceptions import TooManyAbandonedThreads
 from governance.core.tools import Tool, ToolContext
 
@@ -52,7 +52,7 @@ class ThreadInvoker:
             raise TooManyAbandonedThreads(
                 f"{self._abandoned} threads of earlier calls are still running and cannot be ended."
             )
-        contain_tasks()  # of the coroutines that it hands to this loop
+        contain_what_follows()  # the thread takes a copy of this context
         settled = self._start(tool, arguments, context)
         try:
             return await asyncio.shield(settled)

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 import threading
 import warnings
 
@@ -52,6 +53,82 @@ async def test_contains_a_coroutine_that_a_thread_hands_to_the_loop(error):
     invokers = {Isolation.THREAD: ThreadInvoker(max_threads=1, max_abandoned=1)}
 
     assert_failed(await ExecutorHarness(make_tool(handing), invokers=invokers).run("handing"))
+
+
+def schedule(loop, way, leave):
+    """Let the loop call a function that exits, in one of the ways that asyncio has."""
+    if way == "at once":
+        loop.call_soon(leave)
+    elif way == "later":
+        loop.call_later(0.01, leave)
+    elif way == "when a future is done":
+        future = loop.create_future()
+        future.add_done_callback(lambda _: leave())
+        future.set_result(None)
+    elif way == "at a signal":
+        loop.add_signal_handler(signal.SIGUSR1, leave)
+        os.kill(os.getpid(), signal.SIGUSR1)
+    else:
+        ours, theirs = socket.socketpair()
+        loop.add_reader(ours, lambda: (loop.remove_reader(ours), ours.close(), leave()))
+        theirs.close()
+
+
+@pytest.mark.parametrize(
+    "way", ["at once", "later", "when a future is done", "at a signal", "when a socket is read"]
+)
+async def test_contains_a_callback_that_the_tool_hands_to_the_loop(error, way, caplog):
+    loop = asyncio.get_running_loop()
+    called = asyncio.Event()
+
+    def leave():
+        called.set()
+        raise error
+
+    async def handing() -> str:
+        schedule(loop, way, leave)
+        await called.wait()
+        return "went on"
+
+    assert (await ExecutorHarness(make_tool(handing)).run("handing")).result == "went on"
+    [line] = [line for line in caplog.records if line.name == "governance.core.containment"]
+    assert f"A callback of a tool raised {error.__name__}" in line.getMessage()
+    loop.remove_signal_handler(signal.SIGUSR1)
+
+
+async def test_contains_a_callback_that_a_thread_hands_to_the_loop(error):
+    loop = asyncio.get_running_loop()
+    called = threading.Event()
+
+    def leave():
+        called.set()
+        raise error
+
+    def handing() -> str:
+        loop.call_soon_threadsafe(leave)
+        called.wait()
+        return "went on"
+
+    invokers = {Isolation.THREAD: ThreadInvoker(max_threads=1, max_abandoned=1)}
+
+    harness = ExecutorHarness(make_tool(handing), invokers=invokers)
+    assert (await harness.run("handing")).result == "went on"
+
+
+def test_a_callback_of_the_host_that_exits_ends_the_loop(error):
+    async def well() -> str:
+        return "fine"
+
+    async def host():
+        await ExecutorHarness(make_tool(well)).run("well")
+        asyncio.get_running_loop().call_soon(leave)
+        await asyncio.Event().wait()
+
+    def leave():
+        raise error
+
+    with pytest.raises(error):
+        asyncio.run(host())
 
 
 async def test_contains_what_a_tool_raises_when_it_is_cancelled(error):
