@@ -1,5 +1,6 @@
 """The vendors' real SDKs against servers that speak their streams: what is asked, and what comes of the answers."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -411,6 +412,50 @@ async def test_a_tool_whose_schema_has_alternatives_at_the_top_spoils_no_request
     assert "minLength" in sent
     assert "anyOf" not in sent
     assert "'not'" not in sent
+
+
+ODD_NAMES = ("filter[id]", "$top", "größe", "", "x" * 65)
+
+
+def tool_with(**properties):
+    schema = {"type": "object", "properties": properties, "required": list(properties)}
+    return ToolSpec(name="list_apps", description="List the apps.", input_schema=schema)
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+async def test_a_name_of_a_property_that_anthropic_refuses_is_told_in_words(serve, name):
+    """It answers 400 to all tools because of such a one."""
+    odd = tool_with(**{name: {"type": "string"}, "page": {"type": "integer"}})
+    call = messages.call(1, "call_a", "list_apps", **{name: "7"})
+    server = await serve(ANTHROPIC.answer(call, calls=True))
+
+    said = await deltas(model_of(ANTHROPIC), replace(ASKED, tools=(odd, WEATHER)))
+
+    told, well = server.requests[0].body["tools"]
+    assert told["input_schema"] == {"type": "object"}
+    assert told["description"].startswith("List the apps.")
+    assert json.dumps(odd.input_schema, ensure_ascii=False) in told["description"]
+    assert well["input_schema"]["properties"] == WEATHER.input_schema["properties"]
+    [(_, _, asked)] = reply_of(said).asked_for
+    assert json.loads(asked) == {name: "7"}  # as the tool knows it
+
+
+@pytest.mark.parametrize(
+    ("spoken", "properties"),
+    [
+        (ANTHROPIC, {"a.b-c_D9": {"type": "object", "properties": {"filter[id]": {}}}}),
+        (ANTHROPIC, {"x" * 64: {"type": "string"}}),
+        (OPENAI, {"filter[id]": {"type": "string"}}),
+    ],
+)
+async def test_a_name_of_a_property_that_a_vendor_takes_is_sent_as_it_is(serve, spoken, properties):
+    server = await serve(spoken.answer(spoken.text("Hi.")))
+
+    await deltas(model_of(spoken), replace(ASKED, tools=(tool_with(**properties),)))
+
+    [told] = server.requests[0].body["tools"]
+    sent = told["input_schema"] if spoken is ANTHROPIC else told["function"]["parameters"]
+    assert sent["properties"] == properties
 
 
 async def test_one_connection_serves_several_requests(serve, dialect):

@@ -1,10 +1,22 @@
 """Anthropic's Messages API."""
 
+import json
+import re
+from dataclasses import replace
+
 from anthropic import AsyncAnthropic
 from httpx2 import AsyncClient
-from pydantic_ai.models import Model
+from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.models.anthropic import AnthropicModel, AnthropicModelSettings
 from pydantic_ai.providers.anthropic import AnthropicProvider
+from pydantic_ai.tools import ToolDefinition
+
+# One tool with another name of a property makes it refuse the whole request. Its documentation does not say so. Those who
+# met it found that the properties at the top count, and nested ones do not:
+# https://github.com/aws-solutions-library-samples/accelerated-intelligent-document-processing-on-aws/issues/709
+# https://github.com/decocms/studio/pull/6874
+_PROPERTY_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
+_IN_WORDS = "The input must follow this JSON Schema, with its property names exactly as they are:"
 
 
 def make_model(name: str, *, key: str, base_url: str, http_client: AsyncClient) -> Model:
@@ -14,6 +26,26 @@ def make_model(name: str, *, key: str, base_url: str, http_client: AsyncClient) 
     )
     # Every step of a turn sends the same history and some more. What was sent before is read from the cache.
     settings = AnthropicModelSettings(anthropic_cache=True)
-    return AnthropicModel(
-        name, provider=AnthropicProvider(anthropic_client=client), settings=settings
-    )
+    return _Model(name, provider=AnthropicProvider(anthropic_client=client), settings=settings)
+
+
+class _Model(AnthropicModel):
+    def customize_request_parameters(
+        self, model_request_parameters: ModelRequestParameters
+    ) -> ModelRequestParameters:
+        tools = [_acceptable(tool) for tool in model_request_parameters.function_tools]
+        return super().customize_request_parameters(
+            replace(model_request_parameters, function_tools=tools)
+        )
+
+
+def _acceptable(tool: ToolDefinition) -> ToolDefinition:
+    """Return the tool; its description holds its schema if the API would refuse a name in it.
+
+    So no name is mapped there and back: the model reads and writes those that the tool knows.
+    """
+    schema = tool.parameters_json_schema
+    if all(map(_PROPERTY_NAME.fullmatch, schema.get("properties", ()))):
+        return tool
+    words = f"{tool.description}\n\n{_IN_WORDS}\n{json.dumps(schema, ensure_ascii=False)}"
+    return replace(tool, description=words, parameters_json_schema={"type": "object"})
