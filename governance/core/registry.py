@@ -106,6 +106,8 @@ def make_tool(function: ToolFunction, **declared: Any) -> Tool:
         raise ValueError(
             f"The tool {name!r} has parameters without names: a model fills them by name."
         )
+    if (most := declared.get("max_running")) is not None and most < 1:
+        raise ValueError(f"The tool {name!r} could never run: max_running is {most}.")
     concurrency = Concurrency(declared.pop("concurrency", Concurrency.PARALLEL))
     approval = declared.pop("approval", None)
     return Tool(

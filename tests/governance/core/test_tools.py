@@ -51,6 +51,10 @@ class TestDefinition:
         with pytest.raises(ValueError, match="sometimes"):
             make_tool(fetch, concurrency="sometimes")
 
+    def test_a_tool_that_could_never_run_is_refused(self):
+        with pytest.raises(ValueError, match="could never run"):
+            make_tool(count, max_running=0)
+
     def test_parameters_without_names_are_refused(self):
         def greedy(*everything: int, **more: int) -> None: ...
 
