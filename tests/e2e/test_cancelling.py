@@ -1,5 +1,7 @@
 """Cancelling a turn: by button, by key, by word, from another tab; and what stands on the page afterwards."""
 
+import json
+
 import pytest
 from playwright.async_api import expect
 
@@ -50,6 +52,37 @@ async def test_a_cancel_word_cancels_what_runs(browser_user):
             " · ".join(await chip.locator("> *").all_inner_texts()) for chip in await shown.all()
         ] == chips
         await chat.page.reload()
+
+
+async def test_the_answer_to_a_cancel_word_is_shown_and_stands_in_no_history(browser_user):
+    chat = await browser_user.start_conversation()
+    await chat.say("slowly " + "word " * 300)
+    await expect(chat.answers.last).to_contain_text("word")
+    await chat.say("Make it stop!")
+    await chat.has_ended()
+    await chat.say("within 30min wait 600\nwithin 30min wait 610")
+    for seconds in (600, 610):
+        await has_started(chat.card(f"seconds: {seconds}"))
+    await chat.say("Kannst du das bitte abbrechen?")
+    await chat.has_ended()
+    chips = ["Make it stop! · Cancelled.", "Kannst du das bitte abbrechen? · cancelled 2 tools"]
+    shown = chat.page.locator(".message-command")
+    for _time in range(2):
+        await expect(shown).to_have_count(2)
+        assert [
+            " · ".join(await chip.locator("> *").all_inner_texts()) for chip in await shown.all()
+        ] == chips
+        await chat.page.reload()
+    site, _, conversation_id = chat.page.url.rstrip("/").rpartition("/c/")
+    for section in await chat.page.locator("section.turn").all():
+        turn_id = await section.get_attribute("data-turn-id")
+        turn = await (await chat.page.request.get(f"{site}/api/turns/{turn_id}")).json()
+        assert [answer["text"] for answer in turn["acknowledgements"]] == ["Cancelled."]
+    path = f"{site}/api/conversations/{conversation_id}/history"
+    history = json.dumps(await (await chat.page.request.get(path)).json())
+    assert "wait 600" in history
+    for unreachable in ("Make it stop", "Kannst du", "Cancelled."):
+        assert unreachable not in history
 
 
 async def test_a_call_that_waits_says_for_what_also_after_a_reload(browser_user):

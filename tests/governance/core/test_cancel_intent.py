@@ -3,6 +3,21 @@
 import pytest
 
 from governance.core.cancel_intent import is_cancel_intent, vocabulary
+from governance.core.cancel_phrases import CATALOGUE
+
+NEGATIONS = {
+    "en": ("don't", "do not", "not", "never"),
+    "de": ("nicht", "niemals", "nie"),
+    "fr": ("ne", "pas", "jamais"),
+    "es": ("no", "nunca"),
+    "pt": ("não", "nunca"),
+    "it": ("non", "mai"),
+    "ru": ("не", "никогда не"),
+    "ar": ("لا", "لم"),
+    "hi": ("मत", "नहीं"),
+    "zh": ("不", "别", "不要"),
+    "ja": ("決して",),
+}
 
 
 @pytest.mark.parametrize(
@@ -64,6 +79,33 @@ from governance.core.cancel_intent import is_cancel_intent, vocabulary
         "don't bother",
         "dont bother, thanks",
         "no, don\u2019t bother",
+        "make it stop",
+        "Please make it stop!",
+        "make it all stop now",
+        "that's enough",
+        "That\u2019s enough, thanks.",
+        "thats enough for now",
+        "ok, that is enough",
+        "Enough!",
+        "enough already",
+        "enough of this",
+        "that's enough, stop",
+        "please stop now",
+        "stop everything",
+        "stop everything right now",
+        "ok stop",
+        "stop!!",
+        "stop it now",
+        "stop it this instant",
+        "stop for now",
+        "stop it, will you?",
+        "stop right there",
+        "let's stop here",
+        "can we stop?",
+        "can we please stop this",
+        "you need to stop",
+        "I need you to stop now",
+        "knock it off",
     ],
 )
 def test_whole_message_wish_is_a_cancel(text):
@@ -112,6 +154,29 @@ def test_whole_message_wish_is_a_cancel(text):
         "why did you stop",
         "stop the server",
         "stop the running server",
+        "make it stop at 10",
+        "make it not stop",
+        "don't make it stop",
+        "how do I make it stop",
+        "make the music stop",
+        "make it cancel the order",
+        "that's enough sugar",
+        "that's not enough",
+        "is that enough?",
+        "not enough",
+        "enough to eat",
+        "never enough",
+        "that's enough sugar, stop at 10",
+        "can we stop at the bakery",
+        "can we not stop",
+        "we can't stop",
+        "you need not stop",
+        "you don't need to stop",
+        "stop here and turn left",
+        "stop everything but the server",
+        "please stop now and then",
+        "stop it now and start it again",
+        "ok stop using tabs",
         "cancel all meetings",
         "s t o p",
         "stop " * 1000,
@@ -168,6 +233,22 @@ def test_a_long_row_of_openers_is_decided_at_once():
             "もういいです",
             "今すぐ止めて",
         ),
+        *("Kannst du das bitte abbrechen?", "das reicht", "Genug!", "kannst du alles stoppen"),
+        *(
+            "Könntest du damit bitte aufhören",
+            "brich das sofort ab",
+            "du kannst aufhören",
+            "halt stopp",
+        ),
+        *("Tu peux arrêter ça ?", "est-ce que tu peux arrêter", "C'est assez.", "fais arrêter ça"),
+        *("¿Puedes parar eso, por favor?", "ya es suficiente", "haz que pare", "detén todo"),
+        *("já chega", "pode cancelar isso, por favor?", "É suficiente.", "faz isso parar"),
+        *("Puoi fermarlo, per favore?", "puoi smettere", "adesso basta", "fallo smettere"),
+        *("Можешь это остановить?", "этого достаточно", "отменить всё, пожалуйста"),
+        *("هذا يكفي", "هل يمكنك التوقف من فضلك؟", "اجعله يتوقف"),
+        *("बस, इतना काफ़ी है", "क्या आप इसे रोक सकते हैं?", "बहुत हो गया"),
+        *("可以停了", "你能停下来吗?", "讓它停下來", "全部取消"),
+        *("もう十分です", "止めてくれますか?", "やめてもらえますか"),
     ],
 )
 def test_the_usual_words_of_ten_other_languages_count_wherever_they_are_said(text):
@@ -192,11 +273,45 @@ def test_the_usual_words_of_ten_other_languages_count_wherever_they_are_said(tex
         *("لا تتوقف", "لا توقف", "لا إلغاء", "ألغ الطلب"),
         *("मत रुको", "बंद मत करो", "गाना बंद करो"),
         *("不停", "别停", "不要停", "不要取消", "取消订单", "停车", "请不要停止", "停电了"),
+        *("das reicht nicht", "nicht genug", "genug Geld", "kannst du das bitte nicht abbrechen"),
+        *("kannst du die Musik abbrechen", "das Brot reicht", "halt das fest", "das halt"),
+        *("ça ne suffit pas", "pas assez", "assez bien", "tu peux arrêter la musique ?"),
+        *("para eso", "no es suficiente", "suficiente dinero", "haz que no pare"),
+        *("não é suficiente", "não chega", "chega amanhã", "pode parar a música"),
+        *("non basta", "puoi fermare la musica", "puoi non smettere", "fermarlo domani"),
+        *("недостаточно", "этого недостаточно", "не останавливать это", "можешь остановить музыку"),
+        *("هذا لا يكفي", "هل يمكنك إيقاف الموسيقى", "لا تجعله يتوقف"),
+        *("काफी नहीं है", "क्या आप गाना रोक सकते हैं", "मत रोको"),
+        *("不够", "可以停车吗", "能停下来的车", "不能停下来吗", "不可以停了"),
+        *("十分です", "十分後に止めて", "止めてくれなくていい", "まだ十分です"),
         *("止めないで", "やめないで", "止めてはいけない", "キャンセルしないで", "電車を止めて"),
     ],
 )
 def test_do_not_stop_and_other_tasks_are_no_cancel_in_any_language(text):
     assert not is_cancel_intent(text)
+
+
+@pytest.mark.parametrize("phrases", CATALOGUE, ids=lambda phrases: phrases.language)
+def test_no_command_counts_behind_a_word_for_not(phrases):
+    blank = " " if phrases.is_spaced else ""
+    openers = ("", *(f"{opener}{blank}" for opener in phrases.before))
+    for negation in NEGATIONS[phrases.language]:
+        for command in phrases.commands:
+            if f"{negation} {command}" in ("no stop", "no basta", *phrases.commands):
+                continue  # “No, stop!” in English, “No, basta!” in Italian, “Non fa niente”
+            for opener in openers:
+                said = f"{opener}{negation}{blank}{command}"
+                assert not is_cancel_intent(said), said
+
+
+@pytest.mark.parametrize("phrases", CATALOGUE, ids=lambda phrases: phrases.language)
+def test_each_opener_and_each_closer_goes_with_each_command(phrases):
+    blank = " " if phrases.is_spaced else ""
+    for command in phrases.commands:
+        for opener in phrases.before:
+            assert is_cancel_intent(f"{opener}{blank}{command}")
+        for closer in phrases.after:
+            assert is_cancel_intent(f"{command}{blank}{closer}")
 
 
 def test_a_site_adds_phrases_of_its_own():
