@@ -90,6 +90,10 @@ def test_compose_gives_everybody_time_and_names_what_there_is():
     assert {name for name in services if name.startswith("web-")} == {*re.findall(r"web-\d", proxy)}
     for path in re.findall(r"- \./(\S+?):", text):
         assert (ROOT / path).exists(), path
+    joined = ", ".join(re.findall(r"^ +networks: \[(.+)\]$", text, re.MULTILINE)).split(", ")
+    networks = text.partition("\nnetworks:")[2].partition("\nvolumes:")[0]
+    made = re.findall(r"^  (\w+):", networks, re.MULTILINE)
+    assert {*joined} <= {*made}  # podman-compose makes no network that is not named
 
 
 def test_the_containers_are_told_settings_that_exist_and_all_of_the_file():
