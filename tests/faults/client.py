@@ -54,6 +54,16 @@ class Client:
         answer = _good(self.post(f"/api/conversations/{conversation_id}/messages", body))
         return str(answer["turn_id"])
 
+    def attach(self, name: str, content: bytes) -> str:
+        """Hand in a file and return its id."""
+        kept = self._http.post(
+            "/api/attachments",
+            params={"name": name},
+            content=content,
+            headers={"Content-Type": "application/octet-stream"},
+        )
+        return str(_good(kept)["attachment_id"])
+
     def say_to_the_dying(self, conversation_id: str, text: str, *, client_id: str) -> None:
         """Say something to a process that may be gone before it can answer."""
         with suppress(httpx.TransportError):
