@@ -10,7 +10,7 @@ DOCS = ROOT / "docs"
 PAGES = sorted(
     (
         *DOCS.rglob("*.md"),
-        *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG")),
+        *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG", "SECURITY")),
     )
 )
 

@@ -1,5 +1,6 @@
 """Chat models by name: `local`, built in and without a key, `provider:model`, or the path of a factory."""
 
+import logging
 from functools import cache
 
 from django.utils.module_loading import import_string
@@ -29,6 +30,8 @@ __all__ = [
     "warm",
 ]
 
+logger = logging.getLogger(__name__)
+
 LOCAL = "local"
 
 
@@ -49,6 +52,8 @@ def get_chat_model(name: str) -> ChatModel:
     try:
         factory = import_string(name.replace(":", ".", 1))
     except ImportError as error:
+        # The code may be there, and fail to import something. An agent's chat model has no check that says so.
+        logger.warning("A chat model could not be imported", exc_info=True)
         raise _unknown(name) from error
     if not callable(factory):
         raise _unknown(name)

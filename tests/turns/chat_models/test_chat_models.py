@@ -52,3 +52,17 @@ def test_an_unknown_name_says_what_to_do(name):
     assert raised.value.code == "unknown_chat_model"
     assert "TURNS_CHAT_MODEL" in raised.value.message
     assert "anthropic:…" in raised.value.message
+
+
+async def test_why_the_code_of_a_chat_model_cannot_be_imported_is_in_the_log(
+    chat, settings, tmp_path, monkeypatch, caplog
+):
+    (tmp_path / "own_model.py").write_text("import a_library_that_is_missing\n", "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    settings.TURNS_CHAT_MODEL = "own_model:make"
+
+    turn_id = await chat.say("hello")
+
+    ended = await chat.sink.until("turn_end", turn_id=str(turn_id))
+    assert ended["error_code"] == "unknown_chat_model"
+    assert "No module named 'a_library_that_is_missing'" in caplog.text
