@@ -5,7 +5,7 @@ import re
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,6 +19,7 @@ PLUG_IN = DOCS / "howto" / "plug-into-your-project.md"
 PASSWORD = "correct horse battery"
 
 _MIGRATED: dict[str, bytes] = {}  # the database of each project that was migrated
+_BLOCKS = ('    "webchat",', "backends.sqlite3", "admin.site.urls", '"""asgi.py"""')
 _LIST = re.compile(r"^(\w+) = \[\n(.*?)^\]", re.MULTILINE | re.DOTALL)
 _REST = re.compile(r"^    # … .*$", re.MULTILINE)
 
@@ -109,13 +110,15 @@ class FreshProject(HostProject):
         super().__init__("myproject", path=path, directory=directory)
 
     @classmethod
-    def start(cls, *, path: tuple[Path, ...], directory: Path) -> "FreshProject":
-        """Make the project."""
+    def start(
+        cls, *, path: tuple[Path, ...], directory: Path, blocks: Iterable[str] | None = None
+    ) -> "FreshProject":
+        """Make the project, with the blocks of the page or with these."""
         made = cls(path=path, directory=directory)
         del made.environment["DJANGO_SETTINGS_MODULE"]  # there are none yet
         made.manage("startproject", made.name, str(directory))
-        for text in ('    "webchat",', "backends.sqlite3", "admin.site.urls", '"""asgi.py"""'):
-            made.apply(block_with(text))
+        for block in blocks or map(block_with, _BLOCKS):
+            made.apply(block)
         return cls(path=path, directory=directory)
 
     def apply(self, block: str) -> None:

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from tests.docs.pages import DOCS, python_blocks
+from tests.docs.pages import DOCS, ROOT, python_blocks
 from tests.projects.hosts import FreshProject, block_with
 from tests.projects.site_client import visit_pages
 
@@ -32,6 +32,18 @@ def project(pattern, installed, tmp_path):
 def test_it_has_no_complaints(project):
     assert project.complaints() == []
     project.manage("makemigrations", "--check", "--dry-run")
+
+
+def test_what_the_readme_says_is_enough(installed, tmp_path):
+    settings, urls, asgi, _tool = python_blocks(ROOT / "README.md")
+    project = FreshProject.start(
+        path=(installed,), directory=tmp_path, blocks=(settings, urls, asgi)
+    )
+    assert project.complaints() == []
+    project.manage("migrate", "--verbosity", "0")
+    project.manage("createsuperuser", "--no-input", "--username", "ada", "--email", "a@b.org")
+    with project.serving(*SERVE) as url:
+        visit_pages(url, name="ada")
 
 
 def test_serve_has_every_file_that_a_page_names(project):
