@@ -485,7 +485,7 @@ async def test_an_agent_may_end_what_it_has_set_to_work(chat: ChatDriver, eve):
         chat,
         go=[[spawn("s1", "dig")], [text("It digs.")]],
         dig=[[gate()]],
-        enough=[[text("no")]],
+        end=[[text("no")]],
     )
     await chat.run()
     dug = await running("dig")
@@ -496,10 +496,8 @@ async def test_an_agent_may_end_what_it_has_set_to_work(chat: ChatDriver, eve):
     refused = await there.run("steal")
     assert "no such session" in (await there.calls(refused.pk))["c1"].result
 
-    use_scripts(
-        chat, enough=[[call("c2", "sessions_cancel", session=str(dug.pk))], [text("Ended.")]]
-    )
-    turn = await chat.run("enough")
+    use_scripts(chat, end=[[call("c2", "sessions_cancel", session=str(dug.pk))], [text("Ended.")]])
+    turn = await chat.run("end")
     dug = await ended(dug)
     assert (dug.status, dug.ended_by_reason) == ("cancelled", "parent")
     assert "told to end, 1 sub-agents" in (await chat.calls(turn.pk))["c2"].result
