@@ -123,9 +123,9 @@ class Select(_Statement, Generic[R]):
     def all(self, **values: Any) -> list[R]:
         database = thread_connection()
         compiled = self._for(database)
-        cursor = _execute(compiled, compiled.bind(values), database)
+        rows = _fetch(compiled, compiled.bind(values), database)
         read = self._readers[database.vendor]
-        return [read(row, database) for row in cursor.fetchall()]
+        return [read(row, database) for row in rows]
 
     def first(self, **values: Any) -> R | None:
         rows = self.all(**values)
@@ -154,7 +154,7 @@ class Update(_Statement):
         """Return how many rows were changed."""
         database = thread_connection()
         compiled = self._for(database)
-        return int(_execute(compiled, compiled.bind(values), database).rowcount)
+        return _execute(compiled, compiled.bind(values), database)
 
     def run_each(self, many: Iterable[dict[str, Any]]) -> int:
         """Update once for each of these values, in one crossing; return how many rows were changed in all."""
@@ -164,8 +164,8 @@ class Update(_Statement):
         if not bound:
             return 0
         if len(bound) == 1:
-            return int(_execute(compiled, bound[0], database).rowcount)
-        return int(_execute_many(compiled, bound, database).rowcount)
+            return _execute(compiled, bound[0], database)
+        return _execute_many(compiled, bound, database)
 
     def _compile(self, database: Any) -> _Compiled:
         queryset, changes = self._build(**self._open())
@@ -187,9 +187,11 @@ class Insert(_Statement, Generic[M]):
         """Insert one row; where the database makes its key, it has that now."""
         database = thread_connection()
         compiled = self._returning.get(database.vendor) or self._compile_returning(database)
-        cursor = _execute(compiled, self._values(row, database), database)
+        values = self._values(row, database)
         if self._makes_key:
-            ((row.pk,),) = cursor.fetchall()
+            ((row.pk,),) = _fetch(compiled, values, database)
+        else:
+            _execute(compiled, values, database)
         row._state.adding = False
         row._state.db = database.alias
         return row
@@ -271,40 +273,55 @@ class Insert(_Statement, Generic[M]):
 _kept = threading.local()
 
 
-def _execute(compiled: _Compiled, values: Sequence[Any], database: Any) -> Any:
-    """Execute a statement, and return the cursor that has its rows."""
-    cursor = _kept_cursor(database)
-    if cursor is None:
+def _fetch(compiled: _Compiled, values: Sequence[Any], database: Any) -> list[Any]:
+    """Execute a statement, and return its rows."""
+    kept = _kept_cursor(database)
+    if kept is None:
         cursor = database.cursor()
         cursor.execute(compiled.sql, values)
-    else:
-        cursor.execute(compiled.own_sql, values)
-    return cursor
+        return list(cursor.fetchall())
+    with database.wrap_database_errors:
+        kept.execute(compiled.own_sql, values)
+        return list(kept.fetchall())
 
 
-def _execute_many(compiled: _Compiled, many: Sequence[Sequence[Any]], database: Any) -> Any:
-    """Execute a statement once for each list of values, and return the cursor that counts the rows."""
-    cursor = _kept_cursor(database)
-    if cursor is None:
+def _execute(compiled: _Compiled, values: Sequence[Any], database: Any) -> int:
+    """Execute a statement, and return how many rows it has changed."""
+    kept = _kept_cursor(database)
+    if kept is None:
+        cursor = database.cursor()
+        cursor.execute(compiled.sql, values)
+        return int(cursor.rowcount)
+    with database.wrap_database_errors:
+        kept.execute(compiled.own_sql, values)
+    return int(kept.rowcount)
+
+
+def _execute_many(compiled: _Compiled, many: Sequence[Sequence[Any]], database: Any) -> int:
+    """Execute a statement once for each list of values, and return how many rows were changed in all."""
+    kept = _kept_cursor(database)
+    if kept is None:
         cursor = database.cursor()
         cursor.executemany(compiled.sql, many)
-    else:
-        cursor.executemany(compiled.own_sql, many)
-    return cursor
+        return int(cursor.rowcount)
+    with database.wrap_database_errors:
+        kept.executemany(compiled.own_sql, many)
+    return int(kept.rowcount)
 
 
 def _kept_cursor(database: Any) -> Any:
-    """Return the cursor of this thread, which is kept as long as its connection. To make one costs more than to use it.
+    """Return the database's own cursor of this thread, which is kept as long as its connection.
 
-    Whoever uses it fetches all rows at once, so it is free again. None if Django has to look at each statement.
+    To make one, and to ask it by way of Django's, costs more than what is asked of it. Whoever uses it fetches all rows
+    at once, so it is free again. None if Django has to look at each statement.
     """
     raw = database.connection
     is_checked = database.health_check_done or not database.health_check_enabled
     is_watched = database.force_debug_cursor or database.execute_wrappers
-    if raw is None or is_watched or not is_checked:
+    if raw is None or is_watched or not is_checked or database.needs_rollback:
         return None
     if getattr(_kept, "raw", None) is not raw:
         is_sqlite = database.vendor == "sqlite"
-        _kept.cursor = database.make_cursor(raw.cursor()) if is_sqlite else database.cursor()
+        _kept.cursor = raw.cursor() if is_sqlite else database.cursor().cursor
         _kept.raw = raw
     return _kept.cursor

@@ -9,6 +9,8 @@ import pytest
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.utils import CursorWrapper
 
+from tests.turns.statements import ask_by_django
+
 
 class FaultyDatabase:
     """Loses what it is told to lose, in whatever thread, and keeps count of it; all else works."""
@@ -18,6 +20,7 @@ class FaultyDatabase:
         self._statements: dict[str, int] = {}
         self._commits: dict[str, int] = {}
         self._said: defaultdict[int, list[str]] = defaultdict(list)
+        ask_by_django(monkeypatch)
         for name in ("_execute", "_executemany"):
             execute = self._execute(getattr(CursorWrapper, name))
             monkeypatch.setattr(CursorWrapper, name, execute)

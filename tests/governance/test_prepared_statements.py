@@ -7,9 +7,10 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from django.db import connection, transaction
+from django.db import IntegrityError, connection, transaction
 from django.db.models import F, IntegerField, QuerySet, signals
 from django.db.models.expressions import RawSQL
+from django.db.transaction import TransactionManagementError
 from django.test.utils import CaptureQueriesContext
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -146,6 +147,20 @@ def test_a_percent_sign_in_a_statement_is_no_place():
         **fields_of(ToolCall, "group"),
     )
     assert statement.all(group="100%") == slow_path.select(statement, group="100%") == [("%s",)]
+
+
+def test_a_refusal_is_an_error_of_django_and_closes_the_transaction_to_all_statements():
+    row = ToolCall(call_id=str(uuid4()), requested_at=datetime.now(UTC))
+    insert = Insert(ToolCall)
+    insert.one(row)
+    with transaction.atomic():
+        for refused in (lambda: insert.one(row), lambda: insert.many([row, row])):
+            with pytest.raises(IntegrityError), transaction.atomic():
+                refused()
+        transaction.set_rollback(True)
+        with pytest.raises(TransactionManagementError):
+            INSTANCES.all(group="one", step=0, requested_at=row.requested_at)
+    assert ToolCall.objects.filter(call_id=row.call_id).count() == 1
 
 
 def test_an_update_may_count_up():

@@ -6,7 +6,14 @@ import pytest
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.utils import CursorWrapper
 
+from governance import prepared_statements
+
 KINDS = ("SELECT", "INSERT", "UPDATE", "DELETE")
+
+
+def ask_by_django(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let prepared statements go by Django's cursor, too: whoever patches that sees what all threads ask."""
+    monkeypatch.setattr(prepared_statements, "_kept_cursor", lambda database: None)
 
 
 class Asked:
@@ -15,6 +22,7 @@ class Asked:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.statements: list[str] = []
         self.transactions = 0
+        ask_by_django(monkeypatch)
         for name in ("_execute", "_executemany"):
             monkeypatch.setattr(CursorWrapper, name, self._watched(getattr(CursorWrapper, name)))
         commit = BaseDatabaseWrapper._commit  # type: ignore[attr-defined]

@@ -21,6 +21,7 @@ from governance.admin import exports
 from governance.admin.readonly import CappedPaginator
 from governance.models import Approval, ToolCall
 from tests.bulk_history import BulkHistory, insert_history
+from tests.turns.statements import ask_by_django
 from tests.turns.support import ChatDriver, in_database
 from turns import selectors, services
 from turns.endings import recovery
@@ -57,6 +58,7 @@ class Readings:
 
     def of_all_threads(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Read along with every connection: some selectors have threads of their own, with connections of their own."""
+        ask_by_django(monkeypatch)
         execute_plainly = CursorWrapper._execute_with_wrappers
 
         def execute(cursor: Any, sql: str, params: Any, many: bool, executor: Any) -> Any:

@@ -13,6 +13,7 @@ from django.test import Client, RequestFactory
 from django.urls import reverse
 
 from tests.turns.admin.permission_table import our_admins, pages_of
+from tests.turns.statements import ask_by_django
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -86,6 +87,7 @@ def _as_strict_as_postgresql(monkeypatch: pytest.MonkeyPatch) -> None:
 
         return execute_strictly
 
+    ask_by_django(monkeypatch)
     monkeypatch.setattr(CursorWrapper, "_execute", strict(CursorWrapper._execute))
 
 
