@@ -93,8 +93,7 @@ def _by_type(field: Any, prepare: Convert, database: Any) -> ByType:
             )
             return {datetime: partial(_aware, adapt, prepare), **_NULL}
         case models.JSONField():  # for whose None there are two words
-            adapt = partial(ops.adapt_json_value, encoder=field.encoder)
-            return {dict: adapt, list: adapt}
+            return dict.fromkeys((dict, list), _json_adapter(ops, field.encoder))
         case models.AutoField() | models.BigAutoField():
             return {int: ops.validate_autopk_value}
         case _:
@@ -118,6 +117,13 @@ def _is_known(field: Any) -> bool:
 def _aware(adapt: Convert, prepare: Convert, value: datetime) -> Any:
     """A moment without its time zone is for the field to judge."""
     return prepare(value) if value.tzinfo is None else adapt(value)
+
+
+def _json_adapter(ops: Any, encoder: Any) -> Convert:
+    """Most values are empty, and all that are empty are alike."""
+    adapt = partial(ops.adapt_json_value, encoder=encoder)
+    empty = {kind: adapt(kind()) for kind in (dict, list)}
+    return lambda value: adapt(value) if value else empty[type(value)]
 
 
 def _adapted_integer(ops: Any, field: Any) -> Convert | None:
