@@ -36,13 +36,14 @@ _SENTENCES = {
 class Workspace:
     """A directory, and paths inside it.
 
-    It may lie inside another one, `top`. A writer of `top` could put a link in its place, so no link is followed.
+    It may lie inside another one, `top`, `below` that. A writer of `top` could put a link in its place, so no link is
+    followed.
     """
 
-    def __init__(self, root: Path, *, top: Path | None = None) -> None:
-        self.top = (top or root).resolve()
-        self._below = root.relative_to(top).parts if top else ()
-        self.root = self.top.joinpath(*self._below)
+    def __init__(self, top: Path, *, below: tuple[str, ...] = ()) -> None:
+        self.top = Path(os.path.realpath(top))
+        self._below = below
+        self.root = self.top.joinpath(*below) if below else self.top
 
     def locate(self, path: str) -> tuple[str, ...]:
         """Return the components of `path` below the root, symbolic links resolved. Raise `ToolFailed` if outside."""
@@ -102,9 +103,11 @@ class Workspace:
 
 def workspace_at(root: Path, *, within: Path | None) -> Workspace:
     """Return the workspace at `root`; only the server writes `within`, but tools write the directories inside it."""
-    if within is None or root == within or not root.is_relative_to(within):
+    depth = len(within.parts) if within else 0
+    if within is None or root.parts[:depth] != within.parts or len(root.parts) == depth:
         return Workspace(root)
-    return Workspace(root, top=within / root.relative_to(within).parts[0])
+    top, *below = root.parts[depth:]
+    return Workspace(within / top, below=tuple(below))
 
 
 def find_workspace(context: ToolContext, settings: ToolboxSettings) -> Workspace:
