@@ -147,10 +147,12 @@ def start_held(rows: Sequence[ToolCall], calls: Mapping[str, LiveCall]) -> list[
     Nobody else starts them, so what is held is what is stored, unless somebody has closed a call.
     """
     at = timezone.now()
+    written = []
     for row in rows:
-        _set(row, _started(calls[row.call_id], at=at))
-    moved = START.run_each([_written(row, _STARTED) for row in rows])
-    return _moved(rows, moved, started_at=at)
+        started = _started(calls[row.call_id], at=at)
+        _set(row, started)
+        written.append(_of_call(row, started))
+    return _moved(rows, START.run_each(written), started_at=at)
 
 
 def end_held(rows: Sequence[ToolCall], outcomes: Mapping[str, ToolOutcome]) -> list[ToolCall]:
@@ -162,7 +164,7 @@ def end_held(rows: Sequence[ToolCall], outcomes: Mapping[str, ToolOutcome]) -> l
         ended = _ended(outcome, at=at)
         _set(row, ended)
         kind = outcome.status, "timeout_ms" in ended
-        alike.setdefault(kind, []).append(_written(row, ended))
+        alike.setdefault(kind, []).append(_of_call(row, ended))
     moved = sum(END[kind].run_each(values) for kind, values in alike.items() if kind in END)
     return _moved(rows, moved, ended_at=at)
 
@@ -204,8 +206,8 @@ def _moved(rows: Sequence[ToolCall], moved: int, **moment: datetime) -> list[Too
     return [row for row in written.order_by("step", "position") if (row.group, row.call_id) in keys]
 
 
-def _written(row: ToolCall, names: Iterable[str]) -> dict[str, Any]:
-    return {name: getattr(row, name) for name in ("group", "call_id", *names)}
+def _of_call(row: ToolCall, written: Mapping[str, Any]) -> dict[str, Any]:
+    return {"group": row.group, "call_id": row.call_id, **written}
 
 
 def _set(row: ToolCall, values: Mapping[str, Any]) -> None:
