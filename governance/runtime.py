@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,11 +51,13 @@ async def get_executor() -> ToolExecutor:
     return _executors.get_or_make(_make)
 
 
-def disabled_reason(tool: Tool) -> str:
-    """Return sentences that say why every call of the tool is refused now; empty if none is."""
-    if (reason := tool.disabled_reason()) or _policies.policies.is_enabled(tool.name):
-        return reason
-    return str(ToolDisabled(tool.name))
+def disabled_reasons(tools: Iterable[Tool]) -> list[str]:
+    """Return for each tool sentences that say why every call of it is refused now; empty if none is."""
+    is_enabled = _policies.policies.is_enabled
+    return [
+        tool.disabled_reason() or ("" if is_enabled(tool.name) else str(ToolDisabled(tool.name)))
+        for tool in tools
+    ]
 
 
 def load() -> CallLoad:

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
+from operator import attrgetter
 from typing import Any, TypeVar, overload
 
 from governance.core.exceptions import UnknownTool
@@ -42,7 +43,7 @@ class ToolRegistry:
         return name in self._tools
 
     def __iter__(self) -> Iterator[Tool]:
-        return iter(sorted(self._tools.values(), key=lambda tool: tool.name))
+        return iter(sorted(self._tools.values(), key=attrgetter("name")))
 
     def __len__(self) -> int:
         return len(self._tools)

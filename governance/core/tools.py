@@ -217,9 +217,11 @@ class Tool:
 
     def disabled_reason(self) -> str:
         """Return sentences on why the tool cannot be used now; empty if it can."""
+        if self.off is None:
+            return ""
         try:
             with contained():
-                return self.off() if self.off else ""
+                return self.off()
         except Exception:  # the body will say what is wrong
             logger.exception("A tool could not tell whether it is off", extra={"tool": self.name})
             return ""

@@ -75,6 +75,8 @@ def offer(tools: Iterable[T], names: Sequence[str] | None, *, chat_model: str) -
     had = [tool for tool in tools if meant is None or tool.name in meant]
     most, most_tokens = app_settings.MAX_TOOLS, app_settings.MAX_TOOL_TOKENS
     most = min(most, most_tools(chat_model) or most)
+    if len(had) <= most and sum(tool.tokens for tool in had) <= most_tokens:
+        return Offer(tools=had, left_out=[])
     kept: set[str] = set()
     tokens = 0
     for tool in sorted(had, key=lambda tool: (tool.server != "", tool.name)):

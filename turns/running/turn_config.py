@@ -1,14 +1,14 @@
 """Who takes part in a turn: the chat model, the agent's instructions and tools, the place it works in."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from governance import ApprovalRule, CancellationToken, Tool, registry
 from governance.db import run_in_db_thread, run_in_query_thread
-from governance.runtime import disabled_reason, make_workspace, prepare_tools, workspace_of
+from governance.runtime import disabled_reasons, make_workspace, prepare_tools, workspace_of
 from turns.agents.lookup import (
     ASK,
     LONGEST_NAME,
@@ -123,14 +123,14 @@ def _instructions(agent: Agent, others: Iterable[AgentSummary]) -> str:
     return "\n\n".join(filter(None, parts))
 
 
-def _specs(tools: Iterable[Tool]) -> tuple[ToolSpec, ...]:
-    return tuple(
-        ToolSpec(name=tool.name, description=_description(tool), input_schema=tool.input_schema)
-        for tool in tools
-    )
-
-
-def _description(tool: Tool) -> str:
-    """What the chat model is told of a tool. One that is switched off stays in the list, so that it can say why."""
-    reason = disabled_reason(tool)
-    return f"Do not use it now. {reason} {tool.description}" if reason else tool.description
+def _specs(tools: Sequence[Tool]) -> tuple[ToolSpec, ...]:
+    """What the chat model is told of tools. One that is switched off stays in the list, so that it can say why."""
+    specs = [
+        ToolSpec(
+            name=tool.name,
+            description=f"Do not use it now. {off} {tool.description}" if off else tool.description,
+            input_schema=tool.input_schema,
+        )
+        for tool, off in zip(tools, disabled_reasons(tools), strict=True)
+    ]
+    return tuple(specs)
