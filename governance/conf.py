@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from django.conf import settings
 
-from governance.app_settings import WEEK, AppSettings, Setting, values_of
+from governance.app_settings import WEEK, AppSettings, DeclaredSetting, Setting, values_of
 from governance.core.policy import ApprovalRule, ToolLimits
 from governance.toolbox import ToolboxSettings
 
@@ -117,10 +117,10 @@ app_settings = GovernanceSettings()
 
 def tool_setting_limits(tool_name: str) -> ToolLimits:
     """Return what the project's settings say of one tool, as a level of the policy (T2, D1)."""
-    rules, told = app_settings.APPROVAL, app_settings.ERROR_TEXT
+    rules, told, timeouts = values_of(_OF_EACH_TOOL)
     rule = rules.get(tool_name, rules.get(EVERY_OTHER))
     return _limits(
-        timeout=app_settings.TOOL_TIMEOUTS.get(tool_name),
+        timeout=timeouts.get(tool_name),
         approval=None if rule is None else ApprovalRule(rule),
         error_text=tool_name in told or EVERY_OTHER in told,
     )
@@ -141,11 +141,16 @@ def known_secrets() -> Iterator[str]:
 
 def setting_limits() -> ToolLimits:
     """Return what the project's settings say of every tool, as a level of the policy (T2)."""
-    return _limits(
-        timeout=app_settings.DEFAULT_TIMEOUT,
-        ceiling=app_settings.TIMEOUT_CEILING,
-        approval_timeout=app_settings.APPROVAL_TIMEOUT,
-    )
+    timeout, ceiling, approval_timeout = values_of(_OF_ALL_TOOLS)
+    return _limits(timeout=timeout, ceiling=ceiling, approval_timeout=approval_timeout)
+
+
+def _declared(*names: str) -> list[DeclaredSetting]:
+    return [app_settings.DECLARED[name] for name in names]
+
+
+_OF_EACH_TOOL = _declared("APPROVAL", "ERROR_TEXT", "TOOL_TIMEOUTS")
+_OF_ALL_TOOLS = _declared("DEFAULT_TIMEOUT", "TIMEOUT_CEILING", "APPROVAL_TIMEOUT")
 
 
 @lru_cache(maxsize=256)  # read for every call, and compared with those of the last one
