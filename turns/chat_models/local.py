@@ -6,16 +6,7 @@ answers since then tell how far it has come.
 
 import asyncio
 import json
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Iterable,
-    Iterator,
-    Sequence,
-)
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -85,31 +76,32 @@ class LocalChatModel:
     async def stream(self, request: ChatRequest) -> AsyncIterator[ChatDelta]:
         """Answer the request piece by piece."""
         said, is_cut_off = 0, False
-        async with aclosing(self._deltas(compose(request))) as deltas:
-            async for delta in deltas:
-                said += len(delta.text if isinstance(delta, TextDelta) else delta.arguments)
-                yield delta
-                is_cut_off = request.max_tokens is not None and _tokens(said) >= request.max_tokens
-                if is_cut_off:
-                    break
+        for pause, delta in _deltas(compose(request)):
+            if pause is not None:
+                await (self._sleep(pause) if pause else asyncio.sleep(0))
+            said += len(delta.text if isinstance(delta, TextDelta) else delta.arguments)
+            yield delta
+            is_cut_off = request.max_tokens is not None and _tokens(said) >= request.max_tokens
+            if is_cut_off:
+                break
         yield Usage(input_tokens=_count_tokens(request), output_tokens=_tokens(said))
         if is_cut_off:
             yield Stop(StopReason.LENGTH)
 
-    async def _deltas(self, answer: Answer) -> AsyncGenerator[TextDelta | ToolCallDelta, None]:
-        for place, speech in enumerate(answer.speeches):
-            if place:
-                yield TextDelta("\n\n")
-            for number, piece in enumerate(_pieces_of(speech)):
-                if speech.is_slow:
-                    await self._sleep(PAUSE)
-                elif number % _AT_ONCE == 0:
-                    await asyncio.sleep(0)
-                yield TextDelta(piece)
-        for index, call in enumerate(answer.calls):
-            await asyncio.sleep(0)
-            for delta in _call_deltas(call, step=answer.step, index=index):
-                yield delta
+
+def _deltas(answer: Answer) -> "Iterator[tuple[float | None, TextDelta | ToolCallDelta]]":
+    """Yield an answer in pieces, each with the seconds to wait before it; 0 lets others work, None is no wait."""
+    for place, speech in enumerate(answer.speeches):
+        if place:
+            yield None, TextDelta("\n\n")
+        for number, piece in enumerate(_pieces_of(speech)):
+            others_work = 0.0 if number % _AT_ONCE == 0 else None
+            yield PAUSE if speech.is_slow else others_work, TextDelta(piece)
+    for index, call in enumerate(answer.calls):
+        pause: float | None = 0.0
+        for delta in _call_deltas(call, step=answer.step, index=index):
+            yield pause, delta
+            pause = None
 
 
 def compose(request: ChatRequest) -> Answer:
