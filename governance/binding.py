@@ -127,6 +127,8 @@ def _json_adapter(ops: Any, encoder: Any) -> Convert:
 
 
 def _adapted_integer(ops: Any, field: Any) -> Convert | None:
-    if type(ops).adapt_integerfield_value is BaseDatabaseOperations.adapt_integerfield_value:
+    is_plain = type(ops).adapt_integerfield_value is BaseDatabaseOperations.adapt_integerfield_value
+    # Only a server that gets values apart from their statement wants to know how wide a number is.
+    if is_plain or not getattr(ops.connection.features, "uses_server_side_binding", True):
         return None
     return partial(ops.adapt_integerfield_value, internal_type=field.get_internal_type())

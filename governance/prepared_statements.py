@@ -6,7 +6,9 @@ source, and the slow path: `queryset()` returns it for values, and it has the sa
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from functools import cached_property
+from itertools import chain
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
@@ -20,6 +22,7 @@ from governance.row_reader import RowReader
 M = TypeVar("M", bound=Model)
 R = TypeVar("R")
 Changes = tuple["QuerySet[Any, Any]", dict[str, Any]]
+_PLACES_AT_ONCE = 50  # of longer statements psycopg looks for the places anew each time
 
 
 class Parameter(Expression):
@@ -76,6 +79,15 @@ class _Compiled:
             for place, each in enumerate(parameters)
             if isinstance(each, Parameter)
         ]
+
+    def of_rows(self, number: int) -> "_Compiled":
+        """Return an insert of so many rows; its values are those of each, one row behind the other."""
+        if number == 1:
+            return self
+        insert, row = self.sql.rsplit(" VALUES ", 1)
+        many = copy(self)
+        many.sql = many.own_sql = f"{insert} VALUES {', '.join([row] * number)}"
+        return many
 
     def bind(self, values: dict[str, Any]) -> list[Any]:
         bound = self._fixed.copy()
@@ -205,7 +217,12 @@ class Insert(_Statement, Generic[M]):
             return
         database = thread_connection()
         compiled = self._for(database)
-        _execute_many(compiled, [self._values(row, database) for row in rows], database)
+        bound = [self._values(row, database) for row in rows]
+        is_short = len(bound) * len(self._fields) <= _PLACES_AT_ONCE
+        if database.vendor == "sqlite" or not is_short:
+            _execute_many(compiled, bound, database)
+        else:  # to a server each row of many would be a statement of its own
+            _execute(compiled.of_rows(len(bound)), [*chain.from_iterable(bound)], database)
 
     @cached_property
     def _makes_key(self) -> bool:

@@ -62,6 +62,10 @@ def bound(prepare: Any, value: Any) -> Any:
             made = prepare(value)
     except Exception as error:  # noqa: BLE001 - any error has to be the same
         return type(error), str(error)
+    if isinstance(made, int) and not isinstance(made, bool):
+        made = int(
+            made
+        )  # how wide it is counts only apart from a statement, which is not the way here
     # A driver's own wrapper has no equality.
     return (type(made), repr(made)) if not isinstance(made, models.Value) else made
 
