@@ -5,8 +5,6 @@ The database has one thread here. What is handed to it cannot be overtaken any m
 
 import asyncio
 import heapq
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from enum import IntEnum
 from itertools import count
 
@@ -27,16 +25,11 @@ class PriorityLock:
         self._waiting: list[tuple[Urgency, int, asyncio.Future[None]]] = []
         self._numbers = count()
 
-    @asynccontextmanager
-    async def acquired(self, urgency: Urgency) -> AsyncIterator[None]:
+    def acquired(self, urgency: Urgency) -> "_Acquired":
         """Wait for one's turn, and hold the lane meanwhile."""
-        await self._enter(urgency)
-        try:
-            yield
-        finally:
-            self._leave()
+        return _Acquired(self, urgency)
 
-    async def _enter(self, urgency: Urgency) -> None:
+    async def enter(self, urgency: Urgency) -> None:
         if not self._is_taken:
             self._is_taken = True
             return
@@ -46,10 +39,10 @@ class PriorityLock:
             await let_in
         except asyncio.CancelledError:
             if let_in.done() and not let_in.cancelled():  # it was ours already
-                self._leave()
+                self.leave()
             raise
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
         """Let the next one in that still waits."""
         while self._waiting:
             _urgency, _number, let_in = heapq.heappop(self._waiting)
@@ -57,3 +50,17 @@ class PriorityLock:
                 let_in.set_result(None)
                 return
         self._is_taken = False
+
+
+class _Acquired:
+    """What `acquired` returns; made by hand, since every write enters it."""
+
+    def __init__(self, lock: PriorityLock, urgency: Urgency) -> None:
+        self._lock = lock
+        self._urgency = urgency
+
+    async def __aenter__(self) -> None:
+        await self._lock.enter(self._urgency)
+
+    async def __aexit__(self, *_: object) -> None:
+        self._lock.leave()

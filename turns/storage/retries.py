@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import logging
 import random
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from django.db import InterfaceError, InternalError, OperationalError
@@ -34,20 +34,20 @@ async def until_done(crossing: Callable[[], Awaitable[R]], *, lease: Lease | Non
     """
     loop = asyncio.get_running_loop()
     gives_up_at = loop.time() + PATIENCE
-    for pause in _pauses():
+    for attempt in itertools.count():
         if lease is not None and not lease.is_held:
             raise Fenced("the owner of the turn has lost its lease")
         try:
             return await crossing()
         except _MAY_PASS as failure:
+            pause = _pause_after(attempt)
             if loop.time() + pause > gives_up_at:
                 raise NotStored("the database has not taken it") from failure
             logger.warning("The database is asked again: %s", type(failure).__name__)
         await asyncio.sleep(pause)
-    raise AssertionError("the pauses never end")
+    raise AssertionError("the attempts never end")
 
 
-def _pauses() -> Iterator[float]:
+def _pause_after(attempt: int) -> float:
     """Longer each time, and never the same for all who wait."""
-    for attempt in itertools.count():
-        yield min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(attempt, 10)) * random.uniform(0.5, 1)  # noqa: S311
+    return min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(attempt, 10)) * random.uniform(0.5, 1)  # noqa: S311
