@@ -11,6 +11,7 @@ from django.utils.translation import gettext_noop
 
 from governance.durations import limit_ms
 from governance.prepared_statements import Select, fields_of
+from governance.rows import NewRow
 from governance.sanitize import sanitize_text
 from turns.chat_models.catalog import public_name
 from turns.conf import app_settings
@@ -26,6 +27,7 @@ NAMED = Select(
     lambda name: Agent.objects.filter(name=name, is_enabled=True), **fields_of(Agent, "name")
 )
 ENABLED = Select(lambda: Agent.objects.filter(is_enabled=True).order_by("-is_default", "name"))
+_new_agent = NewRow(Agent)
 LONGEST_NAME = 64
 NO_SUCH_AGENT = gettext_noop(
     "There is no agent named “%(name)s”, or it is switched off. Start a new conversation with another agent; an "
@@ -100,7 +102,7 @@ def _named(name: str, agents: Iterable[Agent]) -> Agent:
 
 
 def _default_of(agents: Iterable[Agent]) -> Agent:
-    return next((agent for agent in agents if agent.is_default), Agent(name=""))
+    return next((agent for agent in agents if agent.is_default), None) or _new_agent(name="")
 
 
 def _summary(agent: Agent) -> AgentSummary:

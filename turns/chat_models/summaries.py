@@ -160,7 +160,7 @@ def code(text: str) -> str:
 
 
 def _longest_run(text: str) -> int:
-    return max(map(len, re.findall("`+", text)), default=0)
+    return max(map(len, re.findall("`+", text)), default=0) if "`" in text else 0
 
 
 def plain(text: str) -> str:
