@@ -202,14 +202,11 @@ def _result_digest(result: str) -> bytes:
         result[_NORMALISED_END:-_NORMALISED_END],
         result[-_NORMALISED_END:],
     )
-    return _digest(_NONCE.sub("#", head), middle, _NONCE.sub("#", tail))
+    return _digest(f"{_NONCE.sub('#', head)}{middle}{_NONCE.sub('#', tail)}")
 
 
-def _digest(*texts: str) -> bytes:
-    digest = blake2b(digest_size=16)
-    for text in texts:
-        digest.update(text.encode("utf-8", "surrogatepass"))
-    return digest.digest()
+def _digest(text: str) -> bytes:
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def _describe(kind: LoopKind, tool_name: str, *, count: int) -> str:

@@ -181,11 +181,15 @@ class Message:
     _size: int = field(default=-1, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        kinds: dict[type[Block], list[Any]] = {}
-        for block in self.content:
-            kinds.setdefault(type(block), []).append(block)
+        kinds = {type(block) for block in self.content}
         for name, kind in _KINDS:
-            object.__setattr__(self, name, tuple(kinds.get(kind, ())))
+            if kind not in kinds:
+                blocks: tuple[Block, ...] = ()
+            elif len(kinds) == 1:
+                blocks = self.content
+            else:
+                blocks = tuple([block for block in self.content if type(block) is kind])
+            object.__setattr__(self, name, blocks)
 
     @property
     def visible(self) -> tuple[TextBlock | AttachmentBlock, ...]:
