@@ -88,9 +88,9 @@ def _by_type(field: Any, prepare: Convert, database: Any) -> ByType:
             is_native = database.features.has_native_uuid_field
             return {UUID: None if is_native else attrgetter("hex"), **_NULL}
         case models.DateTimeField():
-            adapt = _moment_adapters.setdefault(
-                database.vendor, lru_cache(maxsize=64)(ops.adapt_datetimefield_value)
-            )
+            adapt = ops.adapt_datetimefield_value
+            if database.vendor == "sqlite":
+                adapt = _moment_adapters.setdefault("sqlite", lru_cache(maxsize=64)(adapt))
             return {datetime: partial(_aware, adapt, prepare), **_NULL}
         case models.JSONField():  # for whose None there are two words
             return dict.fromkeys((dict, list), _json_adapter(ops, field.encoder))
@@ -101,7 +101,7 @@ def _by_type(field: Any, prepare: Convert, database: Any) -> ByType:
 
 
 _NULL: dict[type, Convert | None] = {NoneType: None}
-# A transaction stores the same moment in many rows, and equal moments are stored alike.
+# A transaction stores the same moment in many rows. Where it becomes text, equal moments are stored alike.
 _moment_adapters: dict[str, Convert] = {}
 
 
