@@ -14,11 +14,14 @@ import ctypes
 import os
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 
 _PR_SET_PDEATHSIG = 1
 _NOT_STARTED = 127
+_SWEEPS = 20
+_PAUSE = 0.05  # seconds between two sweeps
 
 
 def die_with_parent(parent: int) -> None:
@@ -62,13 +65,30 @@ def _watch(lifeline: int, *, tag: str, not_for_guard: Sequence[int]) -> None:
 
 
 def _kill_tagged(tag: bytes) -> None:
-    """End the processes that have left the group (Linux)."""
-    for name in os.listdir("/proc") if os.path.isdir("/proc/self") else ():
-        if not name.isdecimal() or int(name) == os.getpid():
-            continue
-        with suppress(OSError), open(f"/proc/{name}/environ", "rb") as environment:
-            if tag in environment.read().split(b"\0"):  # else gone, or another user's
-                os.kill(int(name), signal.SIGKILL)
+    """End the processes that have left the group (Linux), and look again while some may still come to light."""
+    for _ in range(_SWEEPS if os.path.isdir("/proc/self") else 0):
+        others = {int(name) for name in os.listdir("/proc") if name.isdecimal()} - {os.getpid()}
+        if not sum(kill_or_look_again(pid, tag=tag) for pid in others):
+            return
+        time.sleep(_PAUSE)
+
+
+def kill_or_look_again(pid: int, *, tag: bytes) -> bool:
+    """Kill a process that has the tag. False if there is nothing more to do about it.
+
+    A process that is just being started has no environment yet: see `procfs.kill_tagged`.
+    """
+    with suppress(OSError):  # gone, or another user's
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            environment = file.read()
+        if tag in environment.split(b"\0"):
+            os.kill(pid, signal.SIGKILL)
+            return True
+        if not environment:
+            with open(f"/proc/{pid}/stat", "rb") as file:
+                fields = file.read().rpartition(b")")[2].split()
+            return fields[20] != b"0" and (fields[47] != fields[48] or fields[48] == b"0")
+    return False
 
 
 def script(lifeline: int, *, tag: str) -> list[str]:

@@ -10,17 +10,18 @@ import subprocess
 from collections.abc import Callable
 from contextlib import suppress
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from governance.core import procfs
 
+R = TypeVar("R")
 Child = int | subprocess.Popen[Any] | asyncio.subprocess.Process
 
 _FIRST_POLL = 0.0005
 _SLOWEST_POLL = 0.02
 _EXIT_POLL = 0.05
 _SCAN_SLICE = 64
-_SWEEPS = 5
+_SWEEP_PAUSES = (0.0005, 0.002, 0.01, 0.05, 0.2)  # seconds after each sweep that found something
 
 
 class GroupEnding(StrEnum):
@@ -63,15 +64,16 @@ async def terminate_group(
 async def kill_tagged_processes(tag: str) -> int:
     """Send SIGKILL to every process started with the environment entry `tag`. Return their number.
 
-    It repeats a few times, as one of them may fork meanwhile.
+    It looks a few times, as one of them may fork or be started meanwhile.
     """
     total = 0
-    for _ in range(_SWEEPS):
-        ended = await _select(lambda pid: procfs.kill_tagged(pid, tag=tag))
-        if not ended:
+    for pause in _SWEEP_PAUSES:
+        seen = await _look(lambda pid: procfs.kill_tagged(pid, tag=tag))
+        answers = [answer for _, answer in seen]
+        total += answers.count(True)
+        if answers.count(False) == len(answers):
             break
-        total += len(ended)
-        await asyncio.sleep(_FIRST_POLL)
+        await asyncio.sleep(pause)
     return total
 
 
@@ -99,14 +101,18 @@ async def _poll_exit(process: subprocess.Popen[Any]) -> int:
 
 
 async def _select(wanted: Callable[[int], bool]) -> list[int]:
-    """Return the wanted pids of the process table, letting the loop breathe in between."""
-    selected = []
+    """Return the wanted pids of the process table."""
+    return [pid for pid, is_wanted in await _look(wanted) if is_wanted]
+
+
+async def _look(at: Callable[[int], R]) -> list[tuple[int, R]]:
+    """Return what is seen at each pid of the process table, letting the loop breathe in between."""
+    seen = []
     for position, pid in enumerate(procfs.pids(), start=1):
-        if wanted(pid):
-            selected.append(pid)
+        seen.append((pid, at(pid)))
         if position % _SCAN_SLICE == 0:
             await asyncio.sleep(0)
-    return selected
+    return seen
 
 
 class _Group:

@@ -5,14 +5,14 @@ It never waits and needs no asyncio: worker processes use it too.
 
 import os
 import signal
-from contextlib import suppress
 from pathlib import Path
 
 _PROC = Path("/proc")
 AVAILABLE = (_PROC / "self" / "stat").exists()
 
 # Fields of /proc/<pid>/stat behind the command name, which may itself hold spaces and brackets (man 5 proc).
-_STATE, _GROUP, _THREADS = 0, 2, 17
+_STATE, _GROUP, _THREADS, _MEMORY = 0, 2, 17, 20
+_ENVIRONMENT = slice(47, 49)  # where it begins and ends
 _DEAD = (b"Z", b"X")
 
 
@@ -33,37 +33,34 @@ def is_member(pid: int, *, group: int) -> bool:
     return fields[_STATE] not in _DEAD or int(fields[_THREADS]) > 1
 
 
-def is_tagged(pid: int, *, tag: str) -> bool:
-    """Whether `pid` was started with the environment entry `tag` ("NAME=value")."""
-    if pid == os.getpid():
-        return False
-    try:
-        environment = (_PROC / str(pid) / "environ").read_bytes()
-    except OSError:  # gone, or another user's
-        return False
-    return tag.encode() in environment.split(b"\0")
+def kill_tagged(pid: int, *, tag: str) -> bool | None:
+    """Send SIGKILL to a process that was started with the environment entry `tag` ("NAME=value"). Return whether it was.
 
-
-def kill_tagged(pid: int, *, tag: str) -> bool:
-    """Send SIGKILL to `pid` if it has `tag`; a pidfd keeps the pid from being reused meanwhile."""
+    None if that is not known yet. While `execve` makes the process its memory, it has no environment, though its parent
+    goes on already. A pidfd keeps the pid from being reused meanwhile.
+    """
     try:
         handle = os.pidfd_open(pid)
     except (AttributeError, OSError):
         return False
     try:
-        if not is_tagged(pid, tag=tag) or _is_dead(pid):
+        environment = (_PROC / str(pid) / "environ").read_bytes()
+        if not environment:
+            return None if _is_starting(pid) else False
+        if pid == os.getpid() or tag.encode() not in environment.split(b"\0") or _is_dead(pid):
             return False
-        with suppress(OSError):
-            signal.pidfd_send_signal(handle, signal.SIGKILL)
-            return True
+        signal.pidfd_send_signal(handle, signal.SIGKILL)
+    except OSError:  # gone, or another user's
         return False
+    else:
+        return True
     finally:
         os.close(handle)
 
 
 def kill_all_tagged(tag: str) -> int:
     """Send SIGKILL once to every process with `tag`. Return their number."""
-    return sum(kill_tagged(pid, tag=tag) for pid in pids())
+    return sum(bool(kill_tagged(pid, tag=tag)) for pid in pids())
 
 
 def resident_bytes() -> int:
@@ -76,6 +73,15 @@ def resident_bytes() -> int:
     except OSError:
         return 0
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _is_starting(pid: int) -> bool:
+    """Whether a process that had no environment may have one by now, or get it. Dead ones and the kernel's have no memory."""
+    fields = _stat(pid)
+    if fields is None or fields[_MEMORY] == b"0":
+        return False
+    begin, end = fields[_ENVIRONMENT]
+    return begin != end or end == b"0"
 
 
 def _is_dead(pid: int) -> bool:

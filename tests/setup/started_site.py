@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx
 
-from governance.core import procfs
+from tests.governance.core.process_table import tagged
 from tests.support import LONG_PATIENCE, PATIENCE, eventually_sync
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,9 +46,7 @@ def started_site(
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=PATIENCE) == 0, said.read_text()
         tag = f"TURNKEEPER_TEST={var}"
-        eventually_sync(
-            lambda: not [pid for pid in procfs.pids() if procfs.is_tagged(pid, tag=tag)]
-        )
+        eventually_sync(lambda: not tagged(tag))
     finally:
         if process.poll() is None:
             process.kill()

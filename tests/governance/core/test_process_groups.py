@@ -10,7 +10,7 @@ import uuid
 
 import pytest
 
-from governance.core import procfs
+from governance.core import parent_guard, procfs
 from governance.core.process_groups import (
     GroupEnding,
     kill_tagged_processes,
@@ -156,6 +156,43 @@ async def test_backgrounded_process_survives_unless_a_tag_is_swept(spawn):
     assert runs(daemon)
     assert await terminate_group(process, grace=10, sweep_tag=tag) is GroupEnding.KILLED
     await eventually(lambda: not runs(daemon))
+
+
+def look_from_here(pid, tag):
+    return procfs.kill_tagged(pid, tag=tag)
+
+
+def look_from_a_guard(pid, tag):
+    return parent_guard.kill_or_look_again(pid, tag=tag.encode())
+
+
+@pytest.mark.parametrize("look", [look_from_here, look_from_a_guard])
+def test_a_process_that_is_just_being_started_is_looked_at_again(look):
+    """Whoever starts it goes on before it has its environment: half of these have none when they are looked at."""
+    for _ in range(50):
+        with subprocess.Popen(["/bin/sleep", "60"], env={"TEST_TAG": "new"}) as process:
+            try:
+                assert look(process.pid, "TEST_TAG=new") is not False
+            finally:
+                process.kill()
+
+
+def test_a_process_without_an_environment_is_left_alone():
+    with subprocess.Popen([sys.executable, "-c", TELL], env={}, stdout=subprocess.PIPE) as bare:
+        bare.stdout.readline()
+        try:
+            assert look_from_here(bare.pid, "TEST_TAG=new") is False
+            assert look_from_a_guard(bare.pid, "TEST_TAG=new") is False
+        finally:
+            bare.kill()
+
+
+async def test_a_sweep_ends_a_process_that_is_just_being_started():
+    for _ in range(20):
+        tag = uuid.uuid4().hex
+        process = subprocess.Popen(["/bin/sleep", "60"], env={"TEST_TAG": tag})  # noqa: ASYNC220
+        assert await kill_tagged_processes(f"TEST_TAG={tag}")
+        assert await wait_for_exit(process) == -signal.SIGKILL
 
 
 async def test_sweep_spares_a_process_with_a_longer_tag(spawn):
