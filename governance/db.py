@@ -43,10 +43,10 @@ def run_in_db_thread(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any
 
 
 def run_in_db_thread_plainly(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
-    """Return the same for a function that sets nothing in its context which its caller reads afterwards.
+    """Return the same for a task without a language and a request of its own, such as a turn's.
 
-    It runs in the same thread, with the caller's language. What asgiref does besides, to carry changes back, takes
-    longer than the thread takes to begin.
+    It runs in the same thread. What asgiref does besides, to carry these along, takes longer than the thread takes to
+    begin.
     """
     crossing = _with_connections(_serialised(function))
     by_asgiref = sync_to_async(crossing, thread_sensitive=True)
@@ -183,16 +183,23 @@ def _serialised(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def serialised(*args: P.args, **kwargs: P.kwargs) -> R:
-        if thread_connection().vendor != "sqlite":
+        with _write_slot():
             return function(*args, **kwargs)
-        has_lock = _write_lock.acquire(timeout=MAX_LOCK_WAIT)
-        try:
-            return function(*args, **kwargs)
-        finally:
-            if has_lock:
-                _write_lock.release()
 
     return serialised
+
+
+@contextmanager
+def _write_slot() -> Iterator[None]:
+    if thread_connection().vendor != "sqlite":
+        yield
+        return
+    has_lock = _write_lock.acquire(timeout=MAX_LOCK_WAIT)
+    try:
+        yield
+    finally:
+        if has_lock:
+            _write_lock.release()
 
 
 def _with_connections(function: Callable[P, R]) -> Callable[P, R]:

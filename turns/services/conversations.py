@@ -12,7 +12,7 @@ from django.db import IntegrityError
 from django.utils.translation import gettext as _
 
 from governance import CancelSource, checkpoint, is_cancel_intent
-from governance.db import run_in_db_thread, run_in_db_thread_plainly, thread_connection
+from governance.db import run_in_db_thread, thread_connection
 from governance.runtime import make_workspace, workspace_of
 from governance.sanitize import sanitize_line, sanitize_text
 from turns.agents.lookup import find_agent
@@ -287,7 +287,7 @@ def _turn_meant(
     return (turn.pk, None) if turn else None
 
 
-@run_in_db_thread_plainly
+@run_in_db_thread
 def _enqueue(
     user: User, conversation_id: UUID, message: _Message, *, process: Process | None
 ) -> queue.Enqueued:
