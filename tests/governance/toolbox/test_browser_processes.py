@@ -1,5 +1,6 @@
 """The browser's processes: none without need, none left behind, and what is said where it is not installed (G1)."""
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -77,10 +78,19 @@ async def test_a_program_that_is_no_browser_is_a_sentence(tmp_path):
 
 
 async def test_a_driver_that_ends_at_once_is_a_sentence(monkeypatch):
+    started, start = [], asyncio.create_subprocess_exec
+
+    async def start_and_note(*arguments, **options):
+        started.append(await start(*arguments, **options))
+        return started[-1]
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", start_and_note)
     monkeypatch.setenv("PLAYWRIGHT_NODEJS_PATH", "/bin/false")
     browser = await alone()
     await browser.fails("has stopped working", "open", url="http://example.org/")
     await toolbox.aclose(browser.registry)
+    [driver] = started
+    assert await driver.wait() == 1  # else the loop may be closed before it is reaped
 
 
 def test_its_own_sandbox_is_used_unless_we_are_root(monkeypatch):
