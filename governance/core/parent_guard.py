@@ -87,7 +87,9 @@ def kill_or_look_again(pid: int, *, tag: bytes) -> bool:
         if not environment:
             with open(f"/proc/{pid}/stat", "rb") as file:
                 fields = file.read().rpartition(b")")[2].split()
-            return fields[20] != b"0" and (fields[47] != fields[48] or fields[48] == b"0")
+            # its memory, and where its environment begins and ends (man 5 proc)
+            memory, begin, end = fields[20], fields[47], fields[48]
+            return memory != b"0" and (begin != end or end == b"0")
     return False
 
 
