@@ -109,7 +109,7 @@ export class Conversation {
     return true;
   }
 
-  /** Cancel the turn that is at work (C2), without one what works in the background; asking twice is one request, until the first has had its time. @param {"now"|"after_step"} [mode] */
+  /** Cancel the turn that is at work (C2), without one what works in the background. Asking twice is one request, until the first has had its time. @param {"now"|"after_step"} [mode] */
   cancelTurn(mode = "now") {
     const turn = activeTurn(this.#state);
     const meant = turn ? [{ ...turn, turnId: turn.id }] : mode === "now" ? this.#state.background : [];
