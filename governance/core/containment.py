@@ -93,7 +93,7 @@ class _Contained(Coroutine[Any, Any, Any]):
         return self._coroutine.__await__()
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._coroutine, name)  # its name and its frames, for who debugs
+        return getattr(self._coroutine, name)  # its name and its frames, for whoever debugs
 
 
 class _Iteration:
