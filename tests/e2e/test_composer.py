@@ -1,6 +1,7 @@
 """The field in which a person writes. It grows with its text, and a long text makes no key slower than elsewhere."""
 
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 from playwright.async_api import CDPSession, Locator, expect
@@ -34,18 +35,22 @@ async def work_of(session: CDPSession) -> Counter[str]:
     return Counter({each["name"]: each["value"] for each in metrics})
 
 
-async def work_of_keys(field: Locator, session: CDPSession) -> Counter[str]:
-    """Type behind a long text; return what that has cost."""
+async def work_of_keys(field: Locator, session: CDPSession) -> list[Counter[str]]:
+    """Type behind a long text; return what each key has cost."""
     await field.fill(LONG)
     await field.press("Control+End")
     await field.page.evaluate(PAINTED)
-    began = await work_of(session)
+    work = [await work_of(session)]
     for _ in range(KEYS):
         await field.press("a")
         await field.page.evaluate(PAINTED)
-    spent = await work_of(session) - began
+        work.append(await work_of(session))
     await field.fill("")
-    return spent
+    return [after - before for before, after in pairwise(work)]
+
+
+def fastest_layout(keys: list[Counter[str]]) -> float:
+    return min(filter(None, (key["LayoutDuration"] for key in keys)))
 
 
 async def test_field_grows_with_its_text_to_a_bound_and_shrinks_again(browser_user: BrowserUser):
@@ -114,9 +119,11 @@ async def test_key_behind_a_long_text_costs_no_more_layout_than_in_a_plain_field
     await chat.page.evaluate(ADD_PLAIN)
     session = await chat.page.context.new_cdp_session(chat.page)
     await session.send("Performance.enable")
-    plain = await work_of_keys(chat.page.locator("#plain"), session)
-    ours = await work_of_keys(chat.composer, session)
-    assert ours["LayoutDuration"] < 2 * plain["LayoutDuration"]
+    plain_keys = await work_of_keys(chat.page.locator("#plain"), session)
+    our_keys = await work_of_keys(chat.composer, session)
+    plain, ours = sum(plain_keys, Counter()), sum(our_keys, Counter())
+    # Chromium measures a layout by the clock. So the fastest key counts: a busy machine has not interrupted it.
+    assert fastest_layout(our_keys) < 2 * fastest_layout(plain_keys)
     assert ours["LayoutCount"] < plain["LayoutCount"] + KEYS / 2
     # One for the button and the field; the rest of the page is not styled anew.
     assert ours["RecalcStyleCount"] < plain["RecalcStyleCount"] + 2 * KEYS
