@@ -15,14 +15,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from governance.core.exceptions import ToolFailed
 from governance.core.process_groups import kill_tagged_processes
 from governance.toolbox.settings import BrowserSandbox, ToolboxSettings
 
 if TYPE_CHECKING:
-    from playwright.async_api import Browser, BrowserType
+    from playwright.async_api import Browser, BrowserType, Playwright
 
 logger = logging.getLogger(__name__)
 
@@ -77,23 +77,56 @@ async def launched(playwright: ModuleType, settings: ToolboxSettings) -> AsyncIt
     Raises:
         ToolFailed: there is none, or it does not start.
     """
-    tag = uuid.uuid4().hex
+    tag, within = uuid.uuid4().hex, settings.browser_close_timeout
     home = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="turnkeeper-browser-"))
-    driver = await playwright.async_playwright().start()
     try:
-        browser = await _launch(driver.chromium, playwright, settings=settings, tag=tag, home=home)
-        try:
-            yield browser
-        finally:
-            with suppress(playwright.Error, TimeoutError):
-                async with asyncio.timeout(settings.browser_close_timeout):
-                    await browser.close()
+        async with _driven(playwright, tag=tag, within=within) as driver:
+            browser = await _launch(
+                driver.chromium, playwright, settings=settings, tag=tag, home=home
+            )
+            try:
+                yield browser
+            finally:
+                with suppress(playwright.Error, TimeoutError):
+                    async with asyncio.timeout(within):
+                        await browser.close()
     finally:
-        with suppress(playwright.Error, TimeoutError):
-            async with asyncio.timeout(settings.browser_close_timeout):
-                await driver.stop()
-        await kill_tagged_processes(f"{_TAG}={tag}")
         await asyncio.to_thread(shutil.rmtree, home, ignore_errors=True)
+
+
+@asynccontextmanager
+async def _driven(
+    playwright: ModuleType, *, tag: str, within: float
+) -> AsyncIterator["Playwright"]:
+    """Yield Playwright with its driver, which starts browsers; at exit neither it nor what has the tag is left."""
+    manager = playwright.async_playwright()
+    starting = asyncio.create_task(manager.start(), name="start of the browser's driver")
+    try:
+        yield await asyncio.shield(starting)  # one that has half started cannot be stopped
+    finally:
+        try:
+            await asyncio.wait({starting}, timeout=within)
+            # The driver waits for a browser that hangs; then it would be killed before it has cleaned up.
+            await kill_tagged_processes(f"{_TAG}={tag}")
+            with suppress(TimeoutError):
+                async with asyncio.timeout(within):
+                    await manager.__aexit__()
+        finally:
+            starting.cancel()
+            await _kill(manager, within=within)
+            await kill_tagged_processes(f"{_TAG}={tag}")
+
+
+async def _kill(manager: Any, *, within: float) -> None:
+    """Kill the driver if it has not ended. Playwright has no public way to its process."""
+    if manager._client is None or manager._client._transport._proc.returncode is not None:
+        return
+    logger.warning("The browser's driver did not end and is killed")
+    process = manager._client._transport._proc
+    process.kill()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(within):
+            await process.wait()
 
 
 async def _launch(

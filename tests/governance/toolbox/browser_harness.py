@@ -82,9 +82,19 @@ def browser_tags(*, ancestor=None):
     return found
 
 
+def driver_of(pids):
+    """The process that started a browser, of which these are the processes; it is a child of ours."""
+    (driver,) = {parent_of(pid) for pid in pids if parent_of(parent_of(pid)) == os.getpid()}
+    return driver
+
+
 def descends(pid, ancestor):
     while pid > 1:
         if pid == ancestor:
             return True
-        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        pid = parent_of(pid)
     return False
+
+
+def parent_of(pid):
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])

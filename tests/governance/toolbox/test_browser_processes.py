@@ -2,9 +2,12 @@
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -15,9 +18,14 @@ from governance.core.tools import Concurrency
 from governance.toolbox import BrowserSandbox, ToolboxSettings, chromium
 from governance.toolbox.browser import make_browser
 from tests.governance.core.process_table import tagged
-from tests.governance.toolbox.browser_harness import BrowserHarness, browser_tags, page
+from tests.governance.toolbox.browser_harness import (
+    BrowserHarness,
+    browser_tags,
+    driver_of,
+    page,
+)
 from tests.governance.toolbox.http_server import HttpServer
-from tests.support import PATIENCE, eventually, eventually_sync
+from tests.support import PATIENCE, eventually, eventually_sync, with_room
 
 pytestmark = pytest.mark.browser
 
@@ -27,6 +35,14 @@ async def server():
     async with HttpServer().serve() as running:
         running.pages["/"] = page("<title>A form</title>")
         yield running
+
+
+@pytest.fixture
+def own_temporary_files(monkeypatch, tmp_path):
+    """The directory for temporary files of this process, of the driver and of the browser."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    return tmp_path
 
 
 def test_it_declares_how_it_is_governed():
@@ -77,7 +93,7 @@ async def test_a_program_that_is_no_browser_is_a_sentence(tmp_path):
     await toolbox.aclose(browser.registry)
 
 
-async def test_a_driver_that_ends_at_once_is_a_sentence(monkeypatch):
+async def test_a_driver_that_ends_at_once_is_a_sentence(monkeypatch, own_temporary_files):
     started, start = [], asyncio.create_subprocess_exec
 
     async def start_and_note(*arguments, **options):
@@ -91,6 +107,7 @@ async def test_a_driver_that_ends_at_once_is_a_sentence(monkeypatch):
     await toolbox.aclose(browser.registry)
     [driver] = started
     assert await driver.wait() == 1  # else the loop may be closed before it is reaped
+    assert list(own_temporary_files.iterdir()) == []
 
 
 def test_its_own_sandbox_is_used_unless_we_are_root(monkeypatch):
@@ -112,6 +129,35 @@ async def test_closing_leaves_no_process_and_it_can_begin_again(server):
     await toolbox.aclose(browser.registry)
     assert tagged(tag) == []
     assert browser.browsing is None
+
+
+async def test_a_browser_that_hangs_ends_and_its_driver_cleans_up(server, own_temporary_files):
+    """It is waited for once: the driver must not have to wait for it again, which would leave its files."""
+    within, now = with_room(1.0), asyncio.get_running_loop().time
+    browser = await alone(browser_close_timeout=within)
+    await browser.call("open", url=server.url())
+    (tag,) = browser_tags()
+    pids = tagged(tag)
+    driver = driver_of(pids)
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    began = now()
+    await toolbox.aclose(browser.registry)
+    assert now() - began < 2 * within
+    assert tagged(tag) == []
+    assert not Path(f"/proc/{driver}").exists()  # reaped, too
+    assert list(own_temporary_files.iterdir()) == []
+
+
+async def test_a_driver_that_hangs_is_killed(server):
+    browser = await alone(browser_close_timeout=0.2)
+    await browser.call("open", url=server.url())
+    (tag,) = browser_tags()
+    driver = driver_of(tagged(tag))
+    os.kill(driver, signal.SIGSTOP)
+    await toolbox.aclose(browser.registry)
+    assert tagged(tag) == []
+    assert not Path(f"/proc/{driver}").exists()
 
 
 async def test_a_browser_without_pages_ends_after_the_idle_time(server):

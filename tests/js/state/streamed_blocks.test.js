@@ -1,4 +1,4 @@
-/** The finished blocks of a streaming answer. Their frames and those of the text come in any order. */
+/** The finished blocks of a streaming answer, in any order in which their frames and those of the text may come. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
