@@ -30,7 +30,7 @@ class BrowserProcess:
         self._opening: dict[str, asyncio.Task[BrowserPage]] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._browser: asyncio.Future[Browser] | None = None
-        self._owners: set[asyncio.Task[None]] = set()
+        self._owners: dict[asyncio.Future[Browser], asyncio.Task[None]] = {}
         self._changed = asyncio.Event()
         self._used_at = 0.0
         self._ends = False
@@ -65,12 +65,15 @@ class BrowserProcess:
         self._changed.set()
 
     async def aclose(self) -> None:
-        """Close every page and end the browser."""
+        """Close every page and end the browser; one that is still starting is given up."""
         self._ends = True
         for scope in {*self._tabs, *self._opening}:
             self.close(scope)
         self._changed.set()
-        if waiting := self._closing | self._owners:
+        for ready, owner in self._owners.items():
+            if not ready.done():
+                owner.cancel()
+        if waiting := {*self._closing, *self._owners.values()}:
             await asyncio.wait(waiting)
 
     async def _open(self, scope: str) -> BrowserPage:
@@ -112,12 +115,12 @@ class BrowserProcess:
 
     async def _started(self) -> "Browser":
         if self._ends:
-            raise ToolFailed("The server is shutting down.")
+            raise ToolFailed(_ENDS)
         if self._browser is None:
-            self._browser = asyncio.get_running_loop().create_future()
-            owner = asyncio.create_task(self._run(self._browser), name="owner of the browser")
-            self._owners.add(owner)
-            owner.add_done_callback(self._owners.discard)
+            ready = self._browser = asyncio.get_running_loop().create_future()
+            owner = asyncio.create_task(self._run(ready), name="owner of the browser")
+            self._owners[ready] = owner
+            owner.add_done_callback(lambda _: self._owners.pop(ready))
         return await asyncio.shield(self._browser)
 
     async def _run(self, ready: "asyncio.Future[Browser]") -> None:
@@ -132,13 +135,12 @@ class BrowserProcess:
         except Exception as error:
             self._forget_browser(ready)
             logger.warning("The browser has failed", exc_info=error)
-            if not ready.done():
-                failed = error if isinstance(error, ToolFailed) else ToolFailed(_BROKEN)
-                ready.set_exception(failed)
-                ready.exception()  # retrieved: perhaps no call waits
+            _fail(ready, error if isinstance(error, ToolFailed) else ToolFailed(_BROKEN))
+        except asyncio.CancelledError:
+            _fail(ready, ToolFailed(_ENDS))
+            raise
         finally:
             self._forget_browser(ready)
-            ready.cancel()
 
     async def _run_until_idle(self, browser: "Browser") -> None:
         """Wait until the browser was idle for a while, or is gone; close idle pages meanwhile."""
@@ -173,4 +175,12 @@ class BrowserProcess:
                 self.close(scope)
 
 
+def _fail(ready: "asyncio.Future[Browser]", error: ToolFailed) -> None:
+    """Tell who waits for the browser that there is none."""
+    if not ready.done():
+        ready.set_exception(error)
+        ready.exception()  # retrieved: perhaps no call waits
+
+
+_ENDS = "The server is shutting down."
 _BROKEN = "The browser has stopped working. Try again later, or use web_fetch."

@@ -23,6 +23,7 @@ from tests.governance.toolbox.browser_harness import (
     browser_tags,
     driver_of,
     page,
+    parent_of,
 )
 from tests.governance.toolbox.http_server import HttpServer
 from tests.support import PATIENCE, eventually, eventually_sync, with_room
@@ -158,6 +159,41 @@ async def test_a_driver_that_hangs_is_killed(server):
     await toolbox.aclose(browser.registry)
     assert tagged(tag) == []
     assert not Path(f"/proc/{driver}").exists()
+
+
+async def test_closing_gives_up_a_browser_that_does_not_start(tmp_path):
+    program = tmp_path / "chromium"
+    program.write_text("#!/bin/sh\nexec sleep infinity\n")
+    program.chmod(0o700)
+    browser = await alone(browser_path=str(program), browser_start_timeout=2 * PATIENCE)
+    opening = asyncio.create_task(browser.fails("shutting down", "open", url="http://example.org/"))
+    (tag,) = await eventually(browser_tags)
+    (pid,) = tagged(tag)
+    driver = parent_of(pid)
+    async with asyncio.timeout(PATIENCE):
+        await toolbox.aclose(browser.registry)
+        await opening
+    assert tagged(tag) == []
+    assert not Path(f"/proc/{driver}").exists()
+
+
+async def test_closing_ends_a_driver_that_has_just_started(monkeypatch):
+    started, start = asyncio.Event(), asyncio.create_subprocess_exec
+    processes = []
+
+    async def start_and_tell(*arguments, **options):
+        processes.append(await start(*arguments, **options))
+        started.set()
+        return processes[0]
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", start_and_tell)
+    browser = await alone(browser_close_timeout=PATIENCE)
+    opening = asyncio.create_task(browser.fails("shutting down", "open", url="http://example.org/"))
+    async with asyncio.timeout(PATIENCE):
+        await started.wait()
+        await toolbox.aclose(browser.registry)
+        await opening
+    assert processes[0].returncode is not None
 
 
 async def test_a_browser_without_pages_ends_after_the_idle_time(server):
