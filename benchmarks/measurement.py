@@ -13,11 +13,13 @@ Subject = Callable[[], Awaitable[object]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """How much is measured: rounds of the core, whole turns, cancels of each kind, calls under one deadline; and of
+    """How much is measured.
 
-    real server processes: turns of each kind, streams at once and the chunks of each, a crowd of streams, sockets and
-    turns in memory,
-    messages of a conversation and of a page, finished turns in the database.
+    In the core: rounds, whole turns, cancels of each kind, calls under one deadline. In real server processes:
+
+    - turns of each kind, sockets and turns in memory;
+    - streams at once and the chunks of each, a crowd of streams;
+    - messages of a conversation and of a page, finished turns in the database.
     """
 
     rounds: int

@@ -11,7 +11,7 @@ CHAT_MODEL = "benchmark"
 class ProviderServer:
     """Answers every request with `chunks` pieces of text; with `holds`, it then says no more and keeps the stream open.
 
-    `held` is set while a stream stands open like that, `gone` gets the moment (by the loop's clock) when its reader
+    `held` is set while a stream stands open like that. `gone` gets the moment (by the loop's clock) when its reader
     went away.
     """
 

@@ -1,4 +1,4 @@
-"""Tools that do nothing, for ever or not at all; `spin` runs in a worker process, so it stands on its own here."""
+"""Tools that do nothing, for ever or not at all. `spin` runs in a worker process, so it stands on its own here."""
 
 import asyncio
 from pathlib import Path

@@ -124,7 +124,7 @@ def values_of(declared: Iterable[DeclaredSetting]) -> list[Any]:
 def _read(name: str, default: Any) -> Any:
     """Return a value of Django's settings, as `getattr` does.
 
-    A setting that is left out has its default. To find that out by an `AttributeError` takes ten times as long.
+    A setting that is left out has its default. Finding that out by an `AttributeError` takes ten times as long.
     """
     holder: Any = object.__getattribute__(settings, "_wrapped")
     while type(holder) is UserSettingsHolder:  # what `override_settings` puts before the others

@@ -30,7 +30,7 @@ _probes = ThreadPoolExecutor(max_workers=1, thread_name_prefix="database probes"
 
 
 def thread_connection() -> Any:
-    """Return the default connection of this thread, which has it as long as it lives. To look it up takes a while."""
+    """Return the default connection of this thread, which has it as long as it lives. Looking it up takes a while."""
     found = getattr(_kept, "connection", None)
     if found is None:
         found = _kept.connection = connections[DEFAULT_DB_ALIAS]

@@ -90,7 +90,7 @@ class LinesField(forms.CharField):
 
 
 class WarnedForm(AnyModelForm):
-    """A form that warns once of an edited duration below a second. Who saves the same values again means them."""
+    """A form that warns once of an edited duration below a second. Whoever saves the same values again means them."""
 
     accepted = forms.CharField(required=False, widget=forms.HiddenInput)
 
@@ -120,7 +120,7 @@ class WarnedForm(AnyModelForm):
 
     @property
     def _values(self) -> str:
-        """The edited durations: who has been warned of these is not warned of them again."""
+        """The edited durations: whoever has been warned of these is not warned of them again."""
         return " ".join(f"{name}={self.cleaned_data.get(name)}" for name in self._edited_spans)
 
     @property

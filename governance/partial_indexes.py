@@ -1,6 +1,6 @@
 """Partial indexes as the installed version of Django asks for their rows (sync ORM).
 
-SQLite uses one only where a statement has its condition in the same words, and versions of Django word it differently.
+SQLite uses one only where a statement has its condition in the same words. Versions of Django word it differently.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
 """Prepared statements: querysets whose SQL is built once for a database, and bound often (sync ORM).
 
-To build the SQL of a queryset takes Django many times as long as the database takes to answer it. The queryset stays the
+Building the SQL of a queryset takes Django many times as long as the database takes to answer it. The queryset stays the
 source, and the slow path: `queryset()` returns it for values, and it has the same rows. All go to the default database.
 """
 

@@ -16,7 +16,7 @@ _PLAIN = (DeferredAttribute, ForeignKeyDeferredAttribute)
 
 
 class NewRow(Generic[M]):
-    """Makes instances of a model as its constructor does. To ask every field anew takes it several times as long.
+    """Makes instances of a model as its constructor does. Asking every field anew takes it several times as long.
 
     Values go by the names of columns, such as `turn_id`.
     """

@@ -1,5 +1,5 @@
-# Programs that pip does not install; to be sourced. What is missing is installed by apt where that is possible,
-# else noted, and fails the run where nothing may be left out (CI=true).
+# Programs that pip does not install; to be sourced. Where that is possible, apt installs what is missing. Else it is
+# noted, and fails the run where nothing may be left out (CI=true).
 
 left_out=()
 
@@ -30,8 +30,8 @@ need_postgres() {
 unset PYTHONDONTWRITEBYTECODE
 
 # Options of pytest. Two processes for each core: they often wait for a server, a browser or a deadline. The tests of a
-# file stay together; files keep their order (tests/conftest.py): sorted by their number of tests, those that start
-# servers would come last, when there is nothing to do beside them.
+# file stay together, and files keep their order (tests/conftest.py). Sorted by their number of tests, those that start
+# servers would come last. There would be nothing to do beside them.
 side_by_side=(--numprocesses "${WORKERS:-$(($(nproc) * 2))}" --dist loadfile --no-loadscope-reorder)
 
 # run TITLE COMMAND...: run it, remember whether it failed, go on.

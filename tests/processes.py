@@ -77,7 +77,7 @@ class Process:
         self.wait(within=PATIENCE)
 
     def signal_aside(self, number: int) -> None:
-        """Let a thread of it take a signal that is not its main one, as happens when two come at once."""
+        """Let another thread than its main one take a signal, as happens when two come at once."""
         aside = next(
             int(tid) for tid in os.listdir(f"/proc/{self.pid}/task") if tid != str(self.pid)
         )

@@ -14,9 +14,7 @@ from governance import ApprovalRule, PolicyLevels, Tool, ToolLimits
 T = TypeVar("T")
 
 _BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-PATIENCE = (
-    45.0  # seconds until a test gives a state up; who waits for it goes on at once when it is there
-)
+PATIENCE = 45.0  # seconds until a test gives a state up; whoever waits for it goes on at once when it is there
 LONG_PATIENCE = 180.0  # the same where a whole program has to start or end
 ROOM = 4.0  # how many times slower a machine may be than those on which the promises were measured
 _PAUSE = 0.01  # seconds

@@ -80,7 +80,7 @@ class Published:
         self._texts: dict[str, str] = {}
 
     def text_in(self, language: str) -> str:
-        """Return the event as it is sent to who reads this language."""
+        """Return the event as it is sent to whoever reads this language."""
         if language not in self._texts:
             self._texts[language] = encode(for_reader(self.event, language))
         return self._texts[language]

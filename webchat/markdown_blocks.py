@@ -25,7 +25,7 @@ _SINGLE = {"heading_open", "hr"}  # nothing can be added to them
 
 
 class GrowingText:
-    """The end of an answer, whose last block grows. To add a piece costs the same, however much is there."""
+    """The end of an answer, whose last block grows. Adding a piece costs the same, however much is there."""
 
     def __init__(self) -> None:
         self.offset = 0  # where the text begins in the answer

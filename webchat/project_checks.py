@@ -73,7 +73,7 @@ def check_static_files(**_: Any) -> list[checks.CheckMessage]:
 
 
 def check_sign_in(**_: Any) -> list[checks.CheckMessage]:
-    """Who has to sign in is sent to a page that exists."""
+    """Whoever has to sign in is sent to a page that exists."""
     if _is_answered(settings.LOGIN_URL):
         return []
     return [

@@ -150,7 +150,7 @@ async def _chat(
 
 @run_in_query_thread
 def _admin_address(user: Any, conversation_id: UUID) -> str:
-    """Return the address of a conversation in the admin. It is empty for who may not see it there, or without an admin."""
+    """Return the address of a conversation in the admin. It is empty for whoever may not see it there, or without an admin."""
     if not (getattr(user, "is_staff", False) and user.has_perm("turns.view_conversation")):
         return ""
     try:

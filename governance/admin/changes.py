@@ -69,7 +69,7 @@ class ExportAdmin(ReadOnlyAdmin):
 
     @admin.display(description=gettext_lazy("filters"))
     def chosen(self, obj: Export) -> str:
-        """The search and the filters, as in the list's address; terms for who may see content."""
+        """The search and the filters, as in the list's address; terms for whoever may see content."""
         terms = obj.terms if reader_of(obj).has_perm("governance.view_content") else {}
         asked = (obj.filters | terms).items()
         return ", ".join(f"{name}={'|'.join(values)}" for name, values in asked) or NOTHING

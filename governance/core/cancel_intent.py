@@ -84,7 +84,7 @@ def _commands() -> re.Pattern[str]:
 
 
 def _pattern(words: CancelPhrases, *, name: str) -> str:
-    """Return the pattern of one language: openers, the phrase (repeated by who is in a hurry), object, closers."""
+    """Return the pattern of one language: openers, the phrase (repeated by whoever is in a hurry), object, closers."""
     blank = " " if words.is_spaced else " ?"
     before = f"(?:(?:{_any(words.before)}){blank})*" if words.before else ""
     about = f"(?:{blank}(?:{_any(words.about)}))?" if words.about else ""

@@ -1,6 +1,6 @@
 """Contains exits of a tool: they fail its own call and end nothing else (T1).
 
-asyncio passes `SystemExit` and `KeyboardInterrupt` of a task or a callback to the runner of the loop, which ends the
+asyncio passes `SystemExit` and `KeyboardInterrupt` of a task or a callback to the runner of the loop. That ends the
 process.
 """
 
@@ -93,11 +93,13 @@ class _Contained(Coroutine[Any, Any, Any]):
         return self._coroutine.__await__()
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._coroutine, name)  # its name and its frames, for who debugs
+        return getattr(self._coroutine, name)  # its name and its frames, for whoever debugs
 
 
 class _Iteration:
-    """An iteration of a loop that survives a callback of a tool which asks to exit; the next one runs what was left.
+    """An iteration of a loop that survives a callback of a tool which asks to exit.
+
+    The next iteration runs what was left.
 
     Each callback keeps the context that has scheduled it. So one of the host is told from one of a tool. Other loops
     than asyncio's own, such as uvloop, have no such place.

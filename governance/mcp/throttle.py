@@ -1,4 +1,4 @@
-"""Slows down the reading of a stream without end, so that its server takes no more than its share of the event loop."""
+"""Slows down the reading of an endless stream, so that its server takes only its share of the event loop."""
 
 import asyncio
 

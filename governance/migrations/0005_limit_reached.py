@@ -6,7 +6,7 @@ import governance.labels
 
 
 def name_known_limits(apps: Any, schema_editor: Any) -> None:
-    """Say of the calls that ran out of time which of their limits it was; the text for the model has said so."""
+    """Say which limit ended the calls that ran out of time, as the text for the model does."""
     calls = apps.get_model("governance", "ToolCall").objects.using(schema_editor.connection.alias)
     timed_out = calls.filter(error_type="timeout", limit_reached="")
     timed_out.filter(result__contains="made no progress for that long").update(limit_reached="idle")

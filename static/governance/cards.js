@@ -1,5 +1,5 @@
-// Rows of the admin's lists as cards on a phone, as those of our own pages: each cell says which column it is of. Without
-// JavaScript, and under a theme that names its cells itself, a list stays as it is and scrolls in its box.
+// Rows of the admin's lists as cards on a phone, as those of our own pages: each cell says which column it is of. A
+// list stays as it is without JavaScript, and under a theme that names its cells itself. It scrolls in its box then.
 
 /** @param {HTMLTableElement} table */
 function makeCards(table) {

@@ -1,5 +1,5 @@
 // Reads the page again every few seconds and takes over its parts with `data-refresh`, until that is paused. A button
-// with `data-until-known` ends it once no part is open any more; `data-from` names an address with the parts alone.
+// with `data-until-known` ends it once no part is open any more. `data-from` names an address with the parts alone.
 // Without JavaScript the page is loaded again by hand, or by the browser where that was chosen.
 
 const SOON = 1; // seconds, while something that was asked for has not come true

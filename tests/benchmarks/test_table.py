@@ -122,7 +122,7 @@ def test_a_quick_run_fills_every_row(tmp_path, options):
     assert run.returncode == 0, run.stderr
     record = json.loads((tmp_path / "latest.json").read_text("utf-8"))
     assert {row["id"] for row in record["rows"]} == (rows := ROWS if options else expected_rows())
-    # A few sockets may fit into memory that a process has already; a short page has no task that counts as long.
+    # A few sockets may fit into memory that a process has already. A short page has no task that counts as long.
     unsure = ("KiB", "%")
     surely = [
         row

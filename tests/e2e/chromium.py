@@ -22,7 +22,7 @@ SWITCHES = [
     "--disable-sync",
     f"--disable-features={_LEFT_OUT}",
     "--no-first-run",
-    # The tabs of a visitor share a process. To start one is a third of what opening a page takes.
+    # The tabs of a visitor share a process. Starting one is a third of what opening a page takes.
     "--disable-site-isolation-trials",
     "--process-per-site",
     "--renderer-process-limit=1",

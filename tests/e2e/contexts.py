@@ -13,7 +13,7 @@ _STORAGE = "local_storage,indexeddb,cache_storage,service_workers"
 class Contexts:
     """Contexts for one visitor at a time.
 
-    A page names a hundred files. Who comes with usual options gets the context that its forerunner gave back. It
+    A page names a hundred files. Whoever comes with usual options gets the context that its forerunner gave back. It
     has these files in its cache, and nothing else that the forerunner left.
     """
 

@@ -19,7 +19,7 @@ OURS = {"include": [["#content"]], "exclude": [["#searchbar"]]}
 # To read what a stylesheet imports, axe would add a style to the page, which its policy refuses.
 ALL_RULES = {"preload": False}
 RUNNING = "/admin/turns/runningturn/"
-# Figures, the default limits with their history, and a list with our filters of time and text and the links to its exports.
+# Figures, and the default limits with their history. A list with our filters of time and text, and links to its exports.
 OTHERS = (
     "turns/cancelledturn/latency/",
     "turns/repair/days/",

@@ -26,7 +26,7 @@ class Operator:
         self.clicks = 0
 
     async def follow(self, name: str) -> None:
-        """Click a link of the page's own content; where an app and a list have one name, that of the list."""
+        """Click a link of the page's own content. Where an app and a list have one name, it is the list's."""
         links = self.page.locator("#content").get_by_role("link", name=name, exact=True)
         await self.click(links.last)
 

@@ -1,6 +1,6 @@
 """The checker of histories: what a site has written down, held against what is promised, whatever was done to it.
 
-It looks at the tables alone and shares no code with what wrote them, except for the rules of a valid history (H1).
+It looks at the tables alone. It shares no code with what wrote them, except for the rules of a valid history (H1).
 """
 
 from collections import Counter

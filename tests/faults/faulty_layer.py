@@ -11,7 +11,7 @@ from django.utils.module_loading import import_string
 class FaultyLayer:
     """Passes everything to the `inner` layer, except that sending to a group fails as told.
 
-    `drop`, `duplicate` and `late` are probabilities; a late message comes up to `delay` seconds later, after others
+    `drop`, `duplicate` and `late` are probabilities. A late message comes up to `delay` seconds later, after others
     that were sent behind it.
     """
 

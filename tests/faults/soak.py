@@ -2,9 +2,15 @@
 
     python -m tests.faults.soak
 
-Parameters by environment: SOAK_MODE (embedded, scaled), SOAK_SEED (printed; the same seed makes the same plan),
-SOAK_SEEDS (how many one after another), SOAK_TURNS, SOAK_FAULTS (at least so many), SOAK_RUNNERS, SOAK_CONVERSATIONS,
-SOAK_PAUSE (longest seconds between two faults of one process), SOAK_KEEP (keep what a failed one has left).
+Parameters by environment:
+
+- SOAK_MODE: embedded or scaled
+- SOAK_SEED: it is printed; the same seed makes the same plan
+- SOAK_SEEDS: how many one after another
+- SOAK_TURNS, SOAK_RUNNERS, SOAK_CONVERSATIONS
+- SOAK_FAULTS: at least so many
+- SOAK_PAUSE: longest seconds between two faults of one process
+- SOAK_KEEP: keep what a failed one has left
 """
 
 import json

@@ -1,6 +1,6 @@
 """Acceptance behaviours that need real processes, the same in both modes, through HTTP, WebSocket and admin.
 
-One site for each mode does for all of them, so what needs two web processes and two runners is here too (C10, C11, P4).
+One site for each mode does for all of them. So what needs two web processes and two runners is here too (C10, C11, P4).
 docs/requirements.md says which behaviour is shown where.
 """
 

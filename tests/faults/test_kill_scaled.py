@@ -66,7 +66,7 @@ def test_g02_g03_a_runner_that_died_on_another_machine_is_missed_after_its_lease
     site.serve_uvicorn(role="web")
     runner = site.run_turns()
     # Its row says what one of another machine says: nobody here can look for its pid. It says so long
-    # before the kill, as a sweep may look for the pid of a row that it read a while ago.
+    # before the kill. A sweep may look for the pid of a row that it read a while ago.
     postgres.run(
         "UPDATE turns_process SET host = 'elsewhere', boot_id = 'another', pid_namespace = 'pid:[1]' "
         "WHERE role = 'runner'",

@@ -1,4 +1,4 @@
-"""What a chat leaves behind on the disk is for the server's user alone, as most shells would start the server."""
+"""What a chat leaves on the disk is for the server's user alone, as most shells would start the server."""
 
 import pytest
 

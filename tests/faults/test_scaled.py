@@ -16,7 +16,7 @@ from tests.fork_server import ROOT
 from tests.support import LONG_PATIENCE, PATIENCE, eventually_sync, run_program
 
 SLOW = 'call affect {"key": "%s", "seconds": 60}'
-BY_HINT = 2.0  # seconds from a wish to its effect; a tenth of it on a machine that does nothing else, and half a poll
+BY_HINT = 2.0  # seconds from a wish to its effect: half a poll; a tenth of it on an idle machine
 
 
 def start(site: Site, *, webs: int = 1, runners: int = 1) -> None:

@@ -53,7 +53,7 @@ def test_every_requirement_has_a_hash(kind):
 
 
 def test_an_extra_is_pinned_where_it_is_needed():
-    """Else pip takes the newest version for the extra, for which there is no hash, once there is a newer one."""
+    """Else pip takes a newer version for the extra once there is one, and that has no hash."""
     assert "google-auth[requests]==" in (ROOT / "requirements" / "google.txt").read_text("utf-8")
     assert "--no-strip-extras" in (ROOT / "Makefile").read_text("utf-8")
 

@@ -26,7 +26,7 @@ class SavedReply:
 class RecordingJournal:
     """A `TurnJournal` in memory. `entries` lists what was written, in order: ("call_started", "c1"), ("save_reply", 1).
 
-    `fence()` makes every later write raise `Fenced`, `fail(name, error)` one kind of write raise; `hold(name)` returns
+    `fence()` makes every later write raise `Fenced`, `fail(name, error)` one kind of write raise. `hold(name)` returns
     an event that such writes wait for: all of them, or those `of` one call or step. `until` waits, bounded, until
     something was written.
     """

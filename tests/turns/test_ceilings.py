@@ -75,7 +75,7 @@ async def test_a_cancel_of_a_turn_that_runs_a_call(asked: Asked, chat: ChatDrive
 
 
 async def test_a_cancel_of_a_turn_with_three_sub_agents(asked: Asked, chat: ChatDriver):
-    # On a busy machine the endings do not come in one moment, and what was read before the cancel is read after it.
+    # On a busy machine the endings do not come in one moment. What was read before the cancel is read after it.
     for attempt in range(12):
         await cancel_family(asked, chat, held=f"held-{attempt}")
         if len(asked.statements) <= 62 + locks(6) and asked.transactions <= 2:

@@ -85,7 +85,7 @@ class Socket:
     async def _until_greeted(self) -> None:
         """Wait until the server has read the log: what happens before it is told in the snapshot."""
         if self.wire._output_queue.maxsize:
-            return  # the server would wait for who reads first
+            return  # the server would wait for whoever reads first
         await self.send(type="ping")
         while (frame := await self._receive())["type"] != "heartbeat":
             self._unread.append(frame)

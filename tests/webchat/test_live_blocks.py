@@ -1,4 +1,4 @@
-"""Finished blocks of a streaming answer over the socket: rendered once, in order, safe, the same for who comes later."""
+"""Finished blocks of a streaming answer over the socket: rendered once, in order, safe, the same for whoever comes later."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator

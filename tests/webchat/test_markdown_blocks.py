@@ -112,7 +112,7 @@ def test_a_block_is_finished_as_soon_as_nothing_can_be_added_to_it(
 
 
 def searches(text: str, *, size: int) -> tuple[int, int]:
-    """Return in how many characters of a text in pieces ends of blocks are looked for, and what is not finished."""
+    """Return how many characters of a text in pieces are searched for ends of blocks, and what is unfinished."""
     growing, looked_at = GrowingText(), 0
     for piece in pieces(text, [size]):
         growing.add(piece)

@@ -17,7 +17,7 @@ from turns.models.labels import turn_statuses
 
 
 def link(name: str, pk: Any, text: Any, *, reader: Any) -> SafeString | str:
-    """Return a link to the page of a row, or its text alone for who may not see it. `name` is "app_model"."""
+    """Return a link to the page of a row, or its text alone for whoever may not see it. `name` is "app_model"."""
     return anchor(Link(text, address_of_row(reader, name, pk)))
 
 

@@ -76,7 +76,7 @@ def _was_lost(turn: Turn) -> bool:
 
 
 def _page_of(request: CancelRequest, reader: Any) -> SafeString | str:
-    """Return a link to the page with everything about the cancel; empty for who may not see it."""
+    """Return a link to the page with everything about the cancel; empty for whoever may not see it."""
     page = link("turns_cancelledturn", request.pk, _("everything about its end"), reader=reader)
     return page if isinstance(page, SafeString) else ""
 

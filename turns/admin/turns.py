@@ -190,7 +190,7 @@ class TurnAdmin(ExactSearchAdmin):
             turn.query = request.GET
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Open the log for who pages through it."""
+        """Open the log for whoever pages through it."""
         fieldsets = super().get_fieldsets(request, obj)
         if not event_log.asked(request.GET):
             return fieldsets

@@ -40,7 +40,7 @@ def save_agent(
 ) -> AgentChange | None:
     """Add or change an agent; return the audit entry, or None if nothing changes. Turns that begin from now on obey.
 
-    `seen` is the `updated_at` that the editor has seen. To make an agent the default one takes that from the other.
+    `seen` is the `updated_at` that the editor has seen. Making an agent the default one takes that from the other.
 
     Raises:
         django.core.exceptions.ValidationError: a value makes no sense, or somebody else has edited it; words by field.

@@ -90,7 +90,7 @@ class LocalChatModel:
 
 
 def _deltas(answer: Answer) -> "Iterator[tuple[float | None, TextDelta | ToolCallDelta]]":
-    """Yield an answer in pieces, each with the seconds to wait before it; 0 lets others work, None is no wait."""
+    """Yield an answer in pieces, each with the seconds to wait before it. 0 lets others work, None is no wait."""
     for place, speech in enumerate(answer.speeches):
         if place:
             yield None, TextDelta("\n\n")

@@ -29,7 +29,7 @@ from turns.processes import background
 
 logger = logging.getLogger(__name__)
 
-LEFT_AFTER = timedelta(seconds=10)  # by who should have given it
+LEFT_AFTER = timedelta(seconds=10)  # by whoever should have given it
 AT_ONCE = 100
 TEXT_LENGTH = 300
 _MAY_GO_ON = _("Okay. I do not wait for it any more, but it may still be running.")

@@ -97,7 +97,10 @@ def locked_of(turn_id: UUID) -> Conversation | None:
 
 
 def lock_of(turn_id: UUID, *, waits: bool = True) -> bool:
-    """Lock the conversation of a turn without reading it; False if it was deleted, or somebody has it and we do not wait."""
+    """Lock the conversation of a turn without reading it.
+
+    False if it was deleted, or somebody has it and we do not wait.
+    """
     return (LOCK_OF if waits else LOCK_OF_IF_FREE).first(turn_id=turn_id) is not None
 
 

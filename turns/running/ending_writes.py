@@ -24,7 +24,7 @@ MOST_AT_ONCE = 10  # what comes on top waits, so that other writes need not
 
 
 class Ended(NamedTuple):
-    """What is to be told of an ending, what was queued with it, and whether a turn may begin anywhere now.
+    """What is to be told of an ending, what was queued with it, whether a turn may begin anywhere now.
 
     `told` is None if the turn had ended before, or is not ours any more.
     """

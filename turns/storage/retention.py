@@ -219,7 +219,7 @@ def _delete_events(turn_ids: Sequence[UUID]) -> int:
 
 
 def _empty(turns: Sequence[Turn], pruned: Pruned) -> None:
-    """Delete what was said and done in turns; who works in their conversations is waited for one by one."""
+    """Delete what was said and done in turns; whoever works in their conversations is waited for one by one."""
     pruned.events += _delete_events([turn.pk for turn in turns])
     for turn in _empty_locked(turns, pruned, waits=False):
         _empty_locked([turn], pruned, waits=True)
@@ -238,7 +238,7 @@ def _empty_locked(turns: Sequence[Turn], pruned: Pruned, *, waits: bool) -> list
 
 
 def _lock(conversation_ids: Collection[UUID], *, waits: bool) -> set[UUID]:
-    """Lock conversations until the transaction ends. Who has one already waits for another nowhere: no deadlock."""
+    """Lock conversations until the transaction ends. Whoever has one already waits for another nowhere: no deadlock."""
     rows = Conversation.objects.select_for_update(of=("self",), skip_locked=not waits)
     return set(rows.filter(pk__in=conversation_ids).order_by("pk").values_list("pk", flat=True))
 

@@ -26,7 +26,7 @@ let known = "";
 /** @type {Map<string, import("./view/badges.js").Badge>} */
 let badges = new Map();
 
-/** A look that fails is made up for by the next one; who is signed out learns that with the next click. */
+/** The next look makes up for one that fails. Whoever is signed out learns that with the next click. */
 async function refresh() {
   const answer = await request(region.dataset.url ?? "", { headers: { accept: "application/json" } }).catch(() => null);
   if (!answer?.ok) return;

@@ -29,7 +29,7 @@ class TurnkeeperChatElement extends HTMLElement {
     void this.#chat.start({ isNew });
   }
 
-  /** Scripts that put HTML into a page get a plain template where a page has a shadow tree from the start. */
+  /** A page that is loaded has a shadow tree from the start. Where a script puts its HTML in, it has a plain template. */
   #rootFromTemplate() {
     const template = this.querySelector("template");
     if (!template) return null;

@@ -134,7 +134,7 @@ class Body:
 
 
 class RecordingObserver:
-    """An observer that writes down what it is told; `gates` hold a notice back, `errors` make it fail, `hooks` are called."""
+    """An observer that writes down what it is told. `gates` hold a notice back, `errors` make it fail, `hooks` are called."""
 
     def __init__(self):
         self.notices = []

@@ -1,4 +1,4 @@
-"""Containment. What a tool does to exit is a failure of its call, in whatever of its code; a signal stays a signal."""
+"""Containment. What a tool does to exit is a failure of its call, in whatever of its code. A signal stays a signal."""
 
 import asyncio
 import os

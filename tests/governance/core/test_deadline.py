@@ -1,4 +1,4 @@
-"""A deadline expires once, at the right moment, wherever it is moved and however long it is paused (T5, T6, T9)."""
+"""A deadline expires once, at the right moment, wherever it is moved, however long it is paused (T5, T6, T9)."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""A cancel ends what it means, once, by whom it came, and what has not begun never begins (C3, C4, C13)."""
+"""A cancel ends what it means, once, and says by whom. What has not begun never begins (C3, C4, C13)."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""A call that runs out of time ends in bounded time, and what comes later never becomes its result (T1–T4, T11)."""
+"""A call that runs out of time ends in bounded time. What comes later never becomes its result (T1–T4, T11)."""
 
 import asyncio
 import logging

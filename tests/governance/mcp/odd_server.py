@@ -1,4 +1,4 @@
-"""An MCP server over HTTP, written out byte by byte, whose answers to calls are as odd as its `habit` says."""
+"""An MCP server over HTTP, byte by byte, whose answers to calls are as odd as its `habit` says."""
 
 import gzip
 import json

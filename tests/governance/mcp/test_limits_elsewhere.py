@@ -1,4 +1,4 @@
-"""Limits and rules of the tools of MCP servers are saved in any process, whether it is connected to them or not."""
+"""Any process saves limits and rules of the tools of MCP servers, whether it is connected to them or not."""
 
 import sys
 

@@ -1,11 +1,19 @@
 """An MCP server without manners, spoken in bare JSON-RPC: each of its tools misbehaves in its own way.
 
-Arguments: `mute` (never answers anything), `dies` (ends at once), `stubborn` (ignores SIGTERM and the end of its input),
-`banner` (greets on stdout), `old` (ends at a question from a newer protocol), `shapeless` (names tools that are none),
-`wordy` (names a tool that takes too much to say), `asleep` (reads nothing once it has named its tools),
-`silent` (says nothing more of what was cancelled), `posing` (gives titles and descriptions that want to be part of a
-page), `endless` (never comes to the end of its list), `harmless` (says of
-every tool that it only reads).
+Arguments:
+
+- `mute`: never answers anything
+- `dies`: ends at once
+- `stubborn`: ignores SIGTERM and the end of its input
+- `banner`: greets on stdout
+- `old`: ends at a question from a newer protocol
+- `shapeless`: names tools that are none
+- `wordy`: names a tool that takes too much to say
+- `asleep`: reads nothing once it has named its tools
+- `silent`: says nothing more of what was cancelled
+- `posing`: gives titles and descriptions that want to be part of a page
+- `endless`: never comes to the end of its list
+- `harmless`: says of every tool that it only reads
 """
 
 import json

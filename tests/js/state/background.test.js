@@ -1,4 +1,4 @@
-/** What works in the background: on its card, until it has ended; who asked for that learns who has. */
+/** What works in the background: on its card, until it has ended; whoever asked for that learns who has. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,4 @@
-/** The finished blocks of a streaming answer, in any order in which their frames and those of the text may come. */
+/** The finished blocks of a streaming answer. Their frames and those of the text come in any order. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -109,7 +109,7 @@ def test_the_pages_of_a_turn_name_the_limit_that_ended_a_call(admin_client, canc
 
 
 def otherwise_written(html: str) -> list[str]:
-    """Return what looks like a moment in what people read of a page, and is not in the one format of all pages."""
+    """Return what reads like a moment on a page, and is not in the one format of all pages."""
     body = re.sub(r"<(time|script|select|textarea|label).*?</\1>", " ", html, flags=re.DOTALL)
     text = unescape(re.sub(r"<[^>]*>", " ", body)).replace("\u00a0", " ")
     return _LIKE_A_MOMENT.findall(_IN_WORDS.sub(" ", text))

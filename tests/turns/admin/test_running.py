@@ -40,7 +40,7 @@ def staff(transactional_db):
 
 
 def run(person, *, process=None, agent="digger"):
-    """Plant a turn that runs since a minute, with one call of each kind that is not over, and one that is."""
+    """Plant a turn that has run for a minute, with one call of each open kind and an ended one."""
     factory = RowFactory(person)
     factory.conversation.title = "Holes <b>and</b> gold"
     factory.conversation.save()

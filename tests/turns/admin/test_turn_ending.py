@@ -102,7 +102,7 @@ def test_an_interrupted_turn_without_a_known_process_says_when(admin_client, ada
 
 @pytest.fixture
 def stopped(ada):
-    """A cancelled turn with a call that was stopped, one that was given up, and one that had come to its end."""
+    """A cancelled turn with a call that was stopped, one that was given up, and one that had ended."""
     factory = RowFactory(ada)
     turn = factory.turn("cancelled", ended_by_reason="user", ended_by_source="button")
     factory.call(turn, "c0", "succeeded", disposition="settled", result="all <well>")

@@ -1,4 +1,4 @@
-"""Images that calls show: kept like people's files, seen by who may see the conversation and by models."""
+"""Images that calls show: kept like people's files, seen by whoever may see the conversation and by models."""
 
 import base64
 import sys

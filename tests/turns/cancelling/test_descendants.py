@@ -374,7 +374,7 @@ def test_all_are_asked_with_as_many_queries_as_one(ada):
 
 
 def test_a_cancel_is_accepted_although_a_sub_agent_is_being_written(ada):
-    """It waits for nobody; who was left out is asked by itself right after."""
+    """It waits for nobody; whoever was left out is asked by itself right after."""
     if connection.vendor == "sqlite":
         pytest.skip("a writer holds the whole file")
     above, below = RowFactory(ada), RowFactory(ada)

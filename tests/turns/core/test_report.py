@@ -1,4 +1,4 @@
-"""A turn whose time is up may report what it has, in one answer without tools, for a bounded time (17)."""
+"""A turn whose time is up may report what it has in one answer without tools. Its time is bounded (17)."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Work that is wanted often is done one run at a time, less often the longer it takes, and never again once stopped."""
+"""Work that is wanted often is done one run at a time, and less often the longer it takes. It never runs once stopped."""
 
 import asyncio
 

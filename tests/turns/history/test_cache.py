@@ -222,7 +222,7 @@ def test_how_far_it_is_valid_is_forgotten_with_the_version(factory):
     assert valid_position(factory) == 2
     history_version.renew([factory.id])
     assert valid_position(factory) == 0
-    histories.note_checked(factory.id, checked)  # by who had read before
+    histories.note_checked(factory.id, checked)  # by whoever had read before
     assert valid_position(factory) == 0
 
 

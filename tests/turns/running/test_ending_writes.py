@@ -1,4 +1,4 @@
-"""Turns of a process that end together are stored together; what cannot be is stored alone, and keeps no other from its end."""
+"""Turns of a process that end together are stored together. What cannot be is stored alone, and keeps no other from its end."""
 
 import asyncio
 import threading

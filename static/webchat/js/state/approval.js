@@ -47,7 +47,7 @@ export const isAsked = (call) =>
   call.status === "awaiting_approval" && !call.approval?.decision && call.stoppingAt === null;
 
 /**
- * The arguments of a call, one by one, each as it would be used; what would hide something is written out.
+ * The arguments of a call, one by one, each as it would be used. What would hide something is written out.
  * @param {unknown} input
  * @returns {Array<{name: string, value: string}>}
  */

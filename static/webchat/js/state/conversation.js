@@ -109,7 +109,7 @@ export class Conversation {
     return true;
   }
 
-  /** Cancel the turn that is at work (C2), without one what works in the background; asking twice is one request, until the first has had its time. @param {"now"|"after_step"} [mode] */
+  /** Cancel the turn that is at work (C2), without one what works in the background. Asking twice is one request, until the first has had its time. @param {"now"|"after_step"} [mode] */
   cancelTurn(mode = "now") {
     const turn = activeTurn(this.#state);
     const meant = turn ? [{ ...turn, turnId: turn.id }] : mode === "now" ? this.#state.background : [];
@@ -208,7 +208,7 @@ export class Conversation {
     return operation.opId;
   }
 
-  /** A message that is out of the queue goes back to who wants to edit it. @param {import("../net/wire.js").OpResultFrame} frame */
+  /** A message that is out of the queue goes back to whoever wants to edit it. @param {import("../net/wire.js").OpResultFrame} frame */
   #giveBackWithdrawn({ op_id: opId, outcome }) {
     const wanted = this.#withdrawn.get(opId);
     this.#withdrawn.delete(opId);
@@ -246,7 +246,7 @@ export class Conversation {
     this.#connection.send({ type: "resync", turn_id: turn.id });
   }
 
-  /** A refused message goes back to who wrote it. @param {State} before @param {import("../net/wire.js").ProblemFrame} frame */
+  /** A refused message goes back to whoever wrote it. @param {State} before @param {import("../net/wire.js").ProblemFrame} frame */
   #giveBack(before, frame) {
     const isRefused = (/** @type {State} */ { pendingMessages }) =>
       pendingMessages.every(({ clientId }) => clientId !== frame.client_id);

@@ -13,7 +13,7 @@ export const firstPosition = (frame) => {
 };
 
 /**
- * What a page of earlier messages makes of the state; nothing if it is not the page before the first message any more.
+ * What a page of earlier messages makes of the state. Nothing, if it no longer is the page before the first message.
  * @param {State} state
  * @param {{before: number, frame: EarlierMessages}} page
  * @param {Clock} clock

@@ -1,6 +1,6 @@
 /** Text in which nothing hides and nothing poses as something else: what a person reads before it is allowed (D2). */
 
-/** What shows nothing, looks like a space, reorders its neighbours, or is drawn as each font likes; marks of emoji, too. */
+/** What shows nothing, looks like a space, reorders its neighbours, or is drawn as each font likes. Marks of emoji, too. */
 const HIDDEN = /(?![\n\t ])[\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\u2800\u{13441}\u{13442}\u{16FE4}\u{1D159}]/gu;
 /** Marks beyond the fourth on one letter (UTS #39, 5.4): no language needs them, and piled up they cover other lines. */
 const PILED = /(?<=\p{Mn}{4})\p{M}/gu;
@@ -22,8 +22,8 @@ const UNMIXED = [...SCRIPTS.map((name) => [name]), ...TOGETHER].map(
 );
 
 /**
- * The text with every character written out as \u{…} that cannot be seen, and those beyond ASCII in words of mixed scripts:
- * "pаypal" with a Cyrillic letter, but neither "файл" nor "déjà".
+ * The text with every character written out as \u{…} that cannot be seen. So are those beyond ASCII in words of mixed
+ * scripts: "pаypal" with a Cyrillic letter, but neither "файл" nor "déjà".
  * @param {string} text
  */
 export function visible(text) {

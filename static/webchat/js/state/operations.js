@@ -18,8 +18,8 @@ import { addMessage, mapTurn, updateCall, userMessage } from "./turns.js";
 const TRYING_AGAIN = "trying_again";
 
 /**
- * A message leaves the outbox when its turn is in the log. A turn that ends before it began (its message was queued
- * when the conversation was cancelled) gets the text from here.
+ * A message leaves the outbox when its turn is in the log. A turn may end before it began, when its
+ * conversation is cancelled while its message is queued. It gets the text from here.
  * @param {State} state
  * @param {EventFrame} frame
  * @returns {State}

@@ -1,6 +1,6 @@
 /**
- * The one way in which the page's state changes: `(state, event) → state`, pure, the same for live events, for
- * replayed ones, for a snapshot and for what the person does here (V3).
+ * The one way in which the page's state changes: `(state, event) → state`, pure. It is the same for live events,
+ * replayed ones, a snapshot and what the person does here (V3).
  */
 
 import { withWork } from "./background.js";

@@ -185,7 +185,7 @@ function keepPartial(turn) {
 
 /**
  * Put a piece of streamed text where it belongs. Offsets count code points. A piece that is known already, or late (its
- * step's message is whole), is dropped; a piece beyond the end marks the turn for a resync.
+ * step's message is whole), is dropped. A piece beyond the end marks the turn for a resync.
  * @param {Turn} known
  * @param {Pick<import("../net/wire.js").TextDeltaFrame, "text"|"offset"|"step">} delta
  * @returns {Turn}

@@ -26,8 +26,8 @@
  *   by: string,
  *   reason: string,
  *   remember: boolean,
- * }>} Approval What people are asked about a call, with the tool's own `question` if it has one; `expiresAt` in monotonic ms,
- *   `decision` empty while nobody has decided.
+ * }>} Approval What people are asked about a call, with the tool's own `question` if it has one. `expiresAt` is in monotonic
+ *   ms, `decision` is empty while nobody has decided.
  *
  * @typedef {Readonly<{
  *   toolId: string,
@@ -64,20 +64,20 @@
  *   limitChanges: ReadonlyArray<LimitChange>,
  *   subAgent: SubAgent|null,
  *   work?: Work|null,
- * }>} Call One tool call. `elapsedMs` was true at `elapsedAt` (monotonic ms). `title` is its author's word for people; `tail` the
- *   last lines of its output so far; `result` the beginning of a result of `resultLength` characters,
- *   `images` what it has shown.
+ * }>} Call One tool call. `elapsedMs` was true at `elapsedAt` (monotonic ms). `title` is its author's word for people. `tail` is
+ *   the last lines of its output so far. `result` is the beginning of a result of `resultLength` characters.
+ *   `images` is what it has shown.
  *
  * @typedef {Readonly<{turnId: string, conversationId: string, agent: string, status: string, parentTurnId: string,
  *   parentToolId: string, elapsedMs: number, elapsedAt: number, tools: ReadonlyArray<string>, stoppingAt: number|null}>} Work What a
- *   sub-agent does while nothing here waits for it; its turn is one of another conversation, the call is one of this.
+ *   sub-agent does while nothing here waits for it. Its turn is one of another conversation, the call is one of this.
  * @typedef {Readonly<{turnId: string, call: Call}>} Question What a sub-agent asks; its turn is one of another conversation.
  * @typedef {Readonly<{conversationId: string, standing: string, askedIn: ReadonlyArray<string>, toolsRunning: number,
- *   isQueued: boolean}>} OtherConversation How another conversation stands that is not at rest, the conversation of each of
- *   its open questions, its calls at work, and whether none of its turns has begun.
+ *   isQueued: boolean}>} OtherConversation How another conversation stands that is not at rest. `askedIn` has the
+ *   conversation of each of its open questions, `toolsRunning` its calls at work. `isQueued`: none of its turns has begun.
  * @typedef {Readonly<{id: string, title: string, standing: string}>} ListedConversation What a list shows of a conversation;
  *   empty = not said, at rest.
- * @typedef {Readonly<{said: string, text: string, source: string}>} Acknowledgement A cancel word and the answer to it, which came
+ * @typedef {Readonly<{said: string, text: string, source: string}>} Acknowledgement A cancel word and the answer to it. They came
  *   after the end of its turn and are no messages.
  * @typedef {Readonly<{timeoutMs: number|null, isIdle: boolean, by: string}>} LimitChange A limit that was moved; `isIdle`: the one
  *   of its silence alone.
@@ -91,7 +91,7 @@
  * @typedef {Readonly<{kind: "report", key: string, text: string, html: string, status: string, subAgent: SubAgent}>} ReportItem
  * @typedef {TextItem|CallItem|ReportItem} Item
  *
- * @typedef {Readonly<{end: number, length: number, html: string}>} Block Finished blocks of a streaming answer; they end at the code
+ * @typedef {Readonly<{end: number, length: number, html: string}>} Block Finished blocks of a streaming answer. They end at the code
  *   point `end`, which is `length` in a JS string.
  * @typedef {Readonly<{
  *   id: string,
@@ -124,7 +124,7 @@
  * }>} Turn `partialLength` counts code points, as the server's `offset` does; a JS string's length does not.
  *   `blocks`: the beginning of `partial`, rendered.
  *   `finishedStep`: the last step whose message is whole. `retry`: why
- *   and when (monotonic ms) the model is asked again. `version` counts the forms of its message; `replacedBy` is the turn that has
+ *   and when (monotonic ms) the model is asked again. `version` counts the forms of its message. `replacedBy` is the turn that has
  *   taken it out of the history, empty = none.
  *
  * @typedef {Readonly<{clientId: string, text: string, source: "typed"|"voice", turnId: string|null, replaces?: string,

@@ -87,7 +87,7 @@ function changedTurns(before, after) {
   });
 }
 
-/** The answer to a spoken word is heard; that to a typed one says what the end of the turn has said. @param {Turn|undefined} before @param {Turn} after @returns {Array<Announcement>} */
+/** The answer to a spoken word is heard. That to a typed one says what the end of the turn has said. @param {Turn|undefined} before @param {Turn} after @returns {Array<Announcement>} */
 function answerAnnouncements(before, after) {
   if (!before) return [];
   const fresh = after.acknowledgements.slice(before.acknowledgements.length);

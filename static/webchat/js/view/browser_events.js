@@ -25,7 +25,7 @@ export function listenToBrowser({ connection, onInSight, hasUnsent, signal }) {
   warnOfUnsent(hasUnsent, signal);
 }
 
-/** A tab that is closed forgets what is unsent; a link or a form of the page keeps it, so that leads on without a word. @param {() => boolean} hasUnsent @param {AbortSignal} signal */
+/** A tab that is closed forgets what is unsent. A link or a form of the page keeps it, so it leads on without a word. @param {() => boolean} hasUnsent @param {AbortSignal} signal */
 function warnOfUnsent(hasUnsent, signal) {
   let isLeading = false;
   const lead = (/** @type {Event} */ event) => {

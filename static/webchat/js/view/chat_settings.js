@@ -48,7 +48,7 @@ export class ChatSettings {
     return this.#given.conversationId || `with ${this.agent}`;
   }
 
-  /** Under which name it keeps what is being written; that of an empty page is there on the next one, too. */
+  /** Under which name it keeps what is being written. That of an empty page is there on the next one, too. */
   get draftKey() {
     return `draft:${this.user}:${this.isNew ? "new" : this.place}`;
   }

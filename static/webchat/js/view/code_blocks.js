@@ -7,7 +7,7 @@ import { element } from "./dom.js";
 
 const SAID_MS = 2_000;
 
-/** @param {I18n} i18n @param {() => string} text what is copied @param {string} label for who does not see what stands beside it */
+/** @param {I18n} i18n @param {() => string} text what is copied @param {string} label for whoever does not see what stands beside it */
 export function copyButton(i18n, text, label) {
   const button = element("button", { class: "message-action", type: "button" });
   const say = (/** @type {string} */ key) => sayOnCopyButton(button, i18n.text(key), label);

@@ -81,7 +81,7 @@ export class ConversationList {
     if (fresh && look === this.#looks) await this.#show(fresh);
   }
 
-  /** One look at a time, and not one after the other; one that fails is made up for by the next thing that is said. */
+  /** One look at a time, and not one after the other. The next thing that is said makes up for one that fails. */
   async refresh() {
     if (this.#isRefreshing) return;
     this.#isRefreshing = true;

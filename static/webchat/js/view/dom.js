@@ -54,8 +54,8 @@ export function setText(target, text) {
 
 /**
  * The nodes of HTML that the server rendered and sanitised: the only way for what people and agents have written.
- * It may only be given the `html` of a finished message, of finished blocks or of a report. Scripts parsed this way never run;
- * links open beside the conversation, so that a click does not leave a running turn.
+ * It may only be given the `html` of a finished message, of finished blocks or of a report. Scripts parsed this way never run.
+ * Links open beside the conversation, so that a click does not leave a running turn.
  * @param {string} html
  * @returns {Array<Node>}
  */

@@ -14,7 +14,7 @@ import { linkTo } from "./sub_agents.js";
 /** @typedef {(turnId: string, toolId: string, decision: Decision) => void} Decide */
 
 const MAX_REASON = 500;
-/** What a tool says of itself in a few lines is read before it is allowed; an essay waits behind its head. */
+/** What a tool says of itself in a few lines is read before it is allowed. An essay waits behind its head. */
 const MAX_OPEN = 400;
 /** A click or a key that was meant for what stood here before decides nothing. */
 const ARMED_AFTER_MS = 500;

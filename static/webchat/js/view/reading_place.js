@@ -2,12 +2,12 @@
 
 /** How near to the end counts as reading the newest line. */
 const STICK_PX = 80;
-/** More of a long message than this share of the screen goes out of sight, so that its answer is in sight. */
+/** The share of the screen that a long message keeps. The rest goes out of sight, so that its answer is in sight. */
 const MESSAGE_SHARE = 0.5;
 
 /** @typedef {"end"|"turn"|"own"} Place */
 
-/** Keeps the place while lines are added; a turn at hand goes to the top, and its answer grows below it. */
+/** Keeps the place while lines are added. A turn at hand goes to the top, and its answer grows below it. */
 export class ReadingPlace {
   #scroller;
   /** @type {Place} */

@@ -1,4 +1,4 @@
-/** `<tool-call>`: one tool call in one line, with its clock, its limit and its Cancel button (V2); more when it is opened. */
+/** `<tool-call>`: one tool call in one line, with its clock, its limit and its Cancel button (V2). More when it is opened. */
 
 import { resultAddress } from "../net/fetch_result.js";
 import { isAsked } from "../state/approval.js";

@@ -12,7 +12,7 @@ const ROW_PX = 90;
 /** @param {Turn} turn */
 const weightOf = (turn) => 1 + turn.items.length;
 
-/** The turns around one of them, on both sides as far as the weight allows; at an end the other side gets the rest. @param {ReadonlyArray<Turn>} turns @param {number} centre @returns {Range} */
+/** The turns around one of them, on both sides as far as the weight allows. At an end the other side gets the rest. @param {ReadonlyArray<Turn>} turns @param {number} centre @returns {Range} */
 export function rangeAround(turns, centre) {
   const middle = turns[centre];
   if (!middle) return { from: 0, to: 0 };
