@@ -22,7 +22,7 @@ from governance import CancelSource, registry
 from governance.db import run_in_db_thread
 from governance.runtime import workspace_of
 from turns import services
-from turns.chat_models import plans
+from turns.chat_models import commands
 from turns.events import sinks
 from turns.running import runtime
 
@@ -74,7 +74,7 @@ async def measure_turns(effort: Effort, *, directory: Path, name: str, words: st
 @asynccontextmanager
 async def _benchmark() -> "AsyncIterator[TurnBenchmark]":
     tools.register(registry)
-    plans.MAX_CALLS_IN_STEP = MANY  # more than a person may ask of the local model
+    commands.MAX_CALLS_IN_STEP = MANY  # more than a person may ask of the local model
     benchmark = TurnBenchmark(user=await create_user("benchmark"), watch=EventWatch())
     sinks.register(benchmark.watch)
     try:

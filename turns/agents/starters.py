@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
+from django.utils.translation import gettext as _
+
 from turns.agents.lookup import find_agent
 from turns.chat_models.catalog import LOCAL
-from turns.chat_models.guide import samples
 from turns.conf import app_settings
 from turns.exceptions import AgentUnavailable
 
@@ -33,5 +34,15 @@ def starters_of(agent_name: str) -> Starters:
         return Starters()
     offered = tuple(Sample(text=text) for text in agent.samples)
     if not offered and (agent.chat_model or app_settings.CHAT_MODEL) == LOCAL:
-        offered = tuple(Sample(text=text, title=title) for title, text in samples())
+        offered = _commands()
     return Starters(samples=offered, placeholder=agent.placeholder)
+
+
+def _commands() -> tuple[Sample, ...]:
+    """Return what shows the `local` chat model, which understands commands only."""
+    return (
+        Sample(text="wait 20", title=_("A slow tool")),
+        Sample(text="wait 5\nwait 12\nlist", title=_("Three at once")),
+        Sample(text="read nowhere.txt", title=_("One that fails")),
+        Sample(text="help", title=_("What else there is")),
+    )

@@ -1,199 +1,212 @@
-"""Commands: the small language of the `local` chat model, one command at a time; pure functions of the text."""
+"""Commands: the small language of the `local` chat model. What a message means is a function of its text.
+
+Several lines are the calls of one step, and a line `then` begins the next step. An indented line belongs to the line
+above.
+"""
 
 import json
 import re
 import textwrap
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_noop
+from django.utils.translation import gettext
+from django.utils.translation import gettext_noop as _
 
-from governance.durations import limit_ms
+from governance.durations import TooShort, parse_duration
 
+MAX_CALLS_IN_STEP = 64
+MAX_STEPS = 200
 MAX_REPEATS = 200
 
 _MAX_PREFIXES = 4
-_UNITS_MS = {
-    "ms": 1,
-    **dict.fromkeys(("s", "sec", "second", "seconds"), 1_000),
-    **dict.fromkeys(("m", "min", "minute", "minutes"), 60_000),
-}
-_AMOUNT = rf"(?P<amount>\d{{1,9}}(?:\.\d{{1,9}})?)\s*(?P<unit>{'|'.join(_UNITS_MS)})"
+_THEN = re.compile(r"^then\b[ \t:,]*", re.IGNORECASE | re.MULTILINE)
+# A command, and the lines below it that are indented, blank, or close a brace.
+_COMMAND = re.compile(r"^([^ \t\n].*)((?:\n(?:[ \t}\]].*|[^\S\n]*$))*)", re.MULTILINE)
+_FILE = r"(?P<path>[^:]*[^:\s])"
+_TO_AGENT = r"(?P<agent>\S+)\s+(?P<message>.+)"
 
 
 class Command(NamedTuple):
-    """A row of the language. The groups of `pattern`, which what follows the word has to match, are the tool's input."""
+    """A row of the language. What follows its word has to match `pattern`, whose groups are the tool's input."""
 
+    example: str  # begins with the word
     tool_name: str  # empty: it is said, or goes before another command
     pattern: str
-    example: str
     meaning: str
     needs: str = ""  # what has to follow the word; empty: nothing
 
 
 # fmt: off
-COMMANDS: Mapping[str, Command] = {
-    "run": Command("exec", r"(?P<command>.+)", "run ls -l",
-        gettext_noop("run a shell command in the workspace"), gettext_noop("a shell command")),
-    "read": Command("read_file", r"(?P<path>.+)", "read notes.txt",
-        gettext_noop("show a file"), gettext_noop("a file")),
-    "list": Command("list_files", r"(?P<path>.+)?", "list",
-        gettext_noop("list a directory: `list`, `list src`")),
-    "write": Command("write_file", r"(?P<path>[^:]*[^:\s])\s*:(?P<content>.*)", "write notes.txt: Buy milk",
-        gettext_noop("write a file"), gettext_noop("a file and a text")),
-    "edit": Command("edit_file", r"(?P<path>[^:]*[^:\s])\s*+:(?!\s*+=>)\s*+(?P<old>.*?\S)\s*=>\s*(?P<new>.*)",
-        "edit notes.txt: milk => bread",
-        gettext_noop("replace a text in a file"), gettext_noop("a file, the old and the new text")),
-    "fetch": Command("web_fetch", r"(?P<url>.+)", "fetch https://example.org/",
-        gettext_noop("show a page of the web"), gettext_noop("an address")),
-    "wait": Command("wait", f"{_AMOUNT}?", "wait 20",
-        gettext_noop("let 20 seconds pass"), gettext_noop("a number of seconds")),
-    "ask": Command("sessions_ask", r"(?P<agent>\S+)\s+(?P<message>.+)", "ask assistant run date",
-        gettext_noop("let another agent do it, and wait for its answer"), gettext_noop("an agent and a message")),
-    "spawn": Command("sessions_spawn", r"(?P<agent>\S+)\s+(?P<message>.+)", "spawn assistant wait 60",
-        gettext_noop("let another agent do it, and get its report later"), gettext_noop("an agent and a message")),
-    "status": Command("session_status", "", "status",
-        gettext_noop("say how the calls of this conversation went")),
-    "say": Command("", r"(?P<text>.+)", "say Hello",
-        gettext_noop("say something"), gettext_noop("a text")),
-    "slowly": Command("", r"(?P<text>.+)", "slowly One two three",
-        gettext_noop("say it word by word, so that you can cancel it"), gettext_noop("a text")),
-    "call": Command("", r"(?P<tool>[\w.:-]+)(?:\s+(?P<arguments>\{.*))?", 'call wait {"seconds": 3}',
-        gettext_noop("call any tool with its arguments as JSON"), gettext_noop("a tool and its arguments as JSON")),
-    "within": Command("", rf"{_AMOUNT}\s+(?P<rest>\S.*)", "within 5s run sleep 60",
-        gettext_noop("give a call a limit of its own (ms, s, min)"), gettext_noop("a time (ms, s or min) and a command")),
-    "repeat": Command("", r"(?P<count>\d{1,9})\s+(?P<rest>\S.*)", "repeat 5 run date",
-        gettext_noop("do the same again, one step after the other"), gettext_noop("a number and a command")),
-}
+_ROWS = (
+    Command("run ls -l", "exec", r"(?P<command>.+)", _("run a shell command in the workspace"), _("a shell command")),
+    Command("read notes.txt", "read_file", r"(?P<path>.+)", _("show a file"), _("a file")),
+    Command("list", "list_files", r"(?P<path>.+)?", _("list a directory: `list`, `list src`")),
+    Command("write notes.txt: Buy milk", "write_file", rf"{_FILE}\s*:[^\S\n]*\n?(?P<content>.*)", _("write a file"), _("a file and a text")),
+    Command("edit notes.txt: milk => bread", "edit_file", rf"{_FILE}\s*+:(?!\s*+=>)\s*+(?P<old>.*?\S)\s*=>\s*(?P<new>.*)",
+        _("replace a text in a file"), _("a file, the old and the new text")),
+    Command("fetch https://example.org/", "web_fetch", r"(?P<url>.+)", _("show a page of the web"), _("an address")),
+    Command("wait 20", "wait", r"(?P<time>[\d.]+\s*[a-z]*)", _("let 20 seconds pass"), _("a number of seconds")),
+    Command("ask assistant run date", "sessions_ask", _TO_AGENT,
+        _("let another agent do it, and wait for its answer"), _("an agent and a message")),
+    Command("spawn assistant wait 60", "sessions_spawn", _TO_AGENT,
+        _("let another agent do it, and get its report later"), _("an agent and a message")),
+    Command("status", "session_status", "", _("say how the calls of this conversation went")),
+    Command("say Hello", "", r"(?P<text>.+)", _("say something"), _("a text")),
+    Command("slowly One two three", "", r"(?P<text>.+)", _("say it word by word, so that you can cancel it"), _("a text")),
+    Command('call wait {"seconds": 3}', "", r"(?P<tool>[\w.:-]+)(?:\s+(?P<arguments>\{.*))?",
+        _("call any tool with its arguments as JSON"), _("a tool and its arguments as JSON")),
+    Command("within 5s run sleep 60", "", r"(?P<time>[\d.]+\s*[a-z]+)\s+(?P<rest>\S.*)",
+        _("give a call a limit of its own (ms, s, min)"), _("a time (ms, s or min) and a command")),
+    Command("repeat 5 run date", "", r"(?P<count>\d{1,9})\s+(?P<rest>\S.*)",
+        _("do the same again, one step after the other"), _("a number and a command")),
+)
 # fmt: on
+COMMANDS = {row.example.split()[0]: row for row in _ROWS}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedCall:
-    """A tool call to make."""
+class Slowly(str):
+    """Something to say word by word, so that a person can watch it."""
+
+    __slots__ = ()
+
+
+class Call(NamedTuple):
+    """A tool call to make, in each of so many steps."""
 
     tool_name: str
-    input: Mapping[str, Any] = field(default_factory=dict)
+    input: Mapping[str, Any]
+    times: int = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Speech:
-    """Something to say; `is_slow` = word by word, so that a person can watch it."""
+class Answer(NamedTuple):
+    """One answer before it is streamed: what is said, then what is called side by side."""
 
-    text: str
-    is_slow: bool = False
+    texts: tuple[str, ...]
+    calls: tuple[Call, ...] = ()
+    step: int = 1
 
 
 class CommandProblem(ValueError):
     """A line is no command, or lacks something: a sentence for the person."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
-    """A command that was read; `count` = in how many steps it is done."""
-
-    what: PlannedCall | Speech
-    count: int = 1
+    def __init__(self, sentence: str, **values: object) -> None:
+        super().__init__(gettext(sentence) % values)
 
 
-def is_command(text: str) -> bool:
-    """Return whether the text begins with the word of a command."""
-    return _keyword(text) in COMMANDS
+@lru_cache(maxsize=32)  # each step of a turn asks anew
+def parse(text: str) -> tuple[Answer, ...]:
+    """Return the answers to a message, the last without calls; none if it does not begin with a command.
+
+    One faulty line raises `CommandProblem`: nothing is done by halves.
+    """
+    answers: list[Answer] = []
+    said: tuple[str, ...] = ()
+    if _keyword(text) not in COMMANDS:
+        return ()
+    for group in _groups(text):
+        # An answer without calls ends a turn, so lone speech waits for the next calls.
+        said += tuple(each for each in group if isinstance(each, str))
+        calls = [each for each in group if isinstance(each, Call)]
+        if len(calls) > MAX_CALLS_IN_STEP:
+            problem = _(
+                "At most %(max)d calls can run side by side; put a line `then` between them."
+            )
+            raise CommandProblem(problem, max=MAX_CALLS_IN_STEP)
+        for number in range(max((call.times for call in calls), default=0)):
+            due = tuple(call for call in calls if call.times > number)
+            answers.append(Answer(said, due, step=len(answers) + 1))
+            said = ()
+        if len(answers) > MAX_STEPS:
+            raise CommandProblem(_("At most %(max)d steps can be asked for."), max=MAX_STEPS)
+    return (*answers, Answer(said))
 
 
-def read(command: str) -> Item:
-    """Read one command with the prefixes before it. Raise `CommandProblem` if it cannot be understood."""
-    count, timeout_ms, prefix = 1, None, ""
-    for _place in range(_MAX_PREFIXES):
-        if _keyword(command) not in {"within", "repeat"}:
-            break
-        prefix = _keyword(command)
-        found = _match(command)
-        command = found["rest"]
-        if prefix == "within":
-            timeout_ms = _milliseconds(found)
-        else:
-            count = _checked_count(count * int(found["count"]))
-    what = _made(command)
-    if prefix and isinstance(what, Speech):
+def _groups(text: str) -> Iterator[list[Call | str]]:
+    """Yield the commands of each step; the lines that belong to one lose their common indentation."""
+    lines = "\n".join(textwrap.dedent(text).strip().splitlines())
+    for group in _THEN.split(lines):
+        found = _COMMAND.findall(group.strip())
+        yield [read(head.strip() + textwrap.dedent(below).rstrip()) for head, below in found]
+
+
+def read(command: str, *, prefixes: int = 0) -> Call | str:
+    """Read one command with the prefixes before it: a call, or what is to be said."""
+    word, found = _match(command)
+    match word:
+        case "say":
+            return str(found["text"])
+        case "slowly":
+            return Slowly(found["text"])
+        case "call":
+            return Call(found["tool"], _arguments(found))
+        case "wait":
+            return Call("wait", {"seconds": _milliseconds(word, found["time"]) / 1000})
+        case "within" | "repeat":
+            return _prefixed(word, found, prefixes=prefixes + 1)
+    given = {name: text for name, text in found.items() if text is not None}
+    return Call(COMMANDS[word].tool_name, given)
+
+
+def _prefixed(word: str, found: Mapping[str, str], *, prefixes: int) -> Call:
+    """Return the call behind a prefix, with a limit of its own or so many times."""
+    if prefixes > _MAX_PREFIXES:
+        raise _lack(word)
+    limit_ms = _milliseconds(word, found["time"]) if word == "within" else 0
+    call = read(found["rest"], prefixes=prefixes)
+    if isinstance(call, str):
         raise CommandProblem(
-            _("`%(prefix)s` goes before a command that calls a tool.") % {"prefix": prefix}
+            _("`%(prefix)s` goes before a command that calls a tool."), prefix=word
         )
-    if timeout_ms is not None and isinstance(what, PlannedCall):
-        what = _limited(what, timeout_ms=timeout_ms)
-    return Item(what=what, count=count)
+    if word == "within":
+        meta = call.input.get("_meta")
+        kept = meta if isinstance(meta, Mapping) else {}
+        return call._replace(input={**call.input, "_meta": {**kept, "timeout_ms": limit_ms}})
+    times = call.times * int(found["count"])
+    if not 1 <= times <= MAX_REPEATS:
+        raise CommandProblem(_("`repeat` takes a number from 1 to %(max)d."), max=MAX_REPEATS)
+    return call._replace(times=times)
 
 
-def _made(command: str) -> PlannedCall | Speech:
-    """Return what a command without prefixes makes."""
-    word, found = _keyword(command), _match(command)
-    if word == "call":
-        return PlannedCall(tool_name=found["tool"], input=_arguments(found))
-    if word in {"say", "slowly"}:
-        return Speech(text=found["text"], is_slow=word == "slowly")
-    if not COMMANDS[word].tool_name:
-        raise _problem(word)  # one prefix too many
-    inputs = {name: text for name, text in found.items() if text is not None}
-    if word == "wait":
-        inputs = {"seconds": _milliseconds(found) / 1000}
-    elif word == "write":
-        inputs["content"] = _unwrap(found["content"])
-    return PlannedCall(tool_name=COMMANDS[word].tool_name, input=inputs)
-
-
-def _match(command: str) -> dict[str, Any]:
-    """Return what follows the word of a command, by the groups of its pattern."""
+def _match(command: str) -> tuple[str, dict[str, Any]]:
+    """Return the word of a command, and what follows it by the groups of its pattern."""
     word = _keyword(command)
     if word not in COMMANDS:
-        shown = textwrap.shorten(command, 60, placeholder=" …").replace("`", "'")
-        raise CommandProblem(_("The line `%(line)s` is not a command.") % {"line": shown})
+        line = textwrap.shorten(command, 60, placeholder=" …").replace("`", "'")
+        raise CommandProblem(_("The line `%(line)s` is not a command."), line=line)
     rest = command[len(word) :].strip()
     found = re.fullmatch(COMMANDS[word].pattern, rest, re.IGNORECASE | re.DOTALL)
     if found is None:
-        raise _problem(word)
-    return found.groupdict()
+        raise _lack(word)
+    return word, found.groupdict()
 
 
-def _problem(word: str) -> CommandProblem:
+def _lack(word: str) -> CommandProblem:
     row = COMMANDS[word]
     if not row.needs:
-        return CommandProblem(_("`%(word)s` stands alone.") % {"word": word})
-    said = {"word": word, "needs": _(row.needs), "example": row.example}
-    return CommandProblem(_("`%(word)s` needs %(needs)s: `%(example)s`.") % said)
+        return CommandProblem(_("`%(word)s` stands alone."), word=word)
+    problem = _("`%(word)s` needs %(needs)s: `%(example)s`.")
+    return CommandProblem(problem, word=word, needs=gettext(row.needs), example=row.example)
 
 
-def _checked_count(count: int) -> int:
-    if not 1 <= count <= MAX_REPEATS:
-        raise CommandProblem(_("`repeat` takes a number from 1 to %(max)d.") % {"max": MAX_REPEATS})
-    return count
+def _milliseconds(word: str, time: str) -> int:
+    """Return a time, of seconds where it has no unit. One above zero stays so: zero is no limit."""
+    try:
+        return parse_duration(time if time[-1].isalpha() else f"{time}s")
+    except TooShort:
+        return 1
+    except ValueError:
+        raise _lack(word) from None
 
 
-def _limited(call: PlannedCall, *, timeout_ms: int) -> PlannedCall:
-    meta = call.input.get("_meta")
-    kept = meta if isinstance(meta, Mapping) else {}
-    return replace(call, input={**call.input, "_meta": {**kept, "timeout_ms": timeout_ms}})
-
-
-def _milliseconds(found: Mapping[str, Any]) -> int:
-    return limit_ms(float(found["amount"]) * _UNITS_MS[(found["unit"] or "s").lower()] / 1_000)
-
-
-def _arguments(found: Mapping[str, Any]) -> Any:
+def _arguments(found: Mapping[str, str | None]) -> Any:
     try:
         return json.loads(found["arguments"] or "{}")
     except (ValueError, RecursionError):
-        raise CommandProblem(
-            _("The arguments of `call %(tool)s` are not valid JSON.") % {"tool": found["tool"]}
-        ) from None
+        problem = _("The arguments of `call %(tool)s` are not valid JSON.")
+        raise CommandProblem(problem, tool=found["tool"]) from None
 
 
-def _unwrap(content: str) -> str:
-    """A text may stand behind the colon, or on indented lines below it."""
-    head, newline, below = content.partition("\n")
-    return f"{head.strip()}{newline}{below}" if head.strip() else below
-
-
-def _keyword(command: str) -> str:
-    return command.split(maxsplit=1)[0].lower()
+def _keyword(text: str) -> str:
+    return (text.split(maxsplit=1) or [""])[0].lower()

@@ -1,36 +1,55 @@
 """The words of the `local` chat model about itself: help, greetings, and what it says when it does not understand."""
 
+import re
 from collections.abc import Iterable
-from itertools import takewhile
 
 from django.utils.translation import gettext as _
 
 from turns.chat_models.commands import COMMANDS
-from turns.chat_models.plans import Intent
 from turns.chat_models.summaries import code, plain
-from turns.core.chat_model import ToolSpec
+from turns.core.chat_model import ChatRequest, ToolSpec
 
 COLLEAGUES = "Other agents can work for you"  # how the list of them begins in the instructions
 _EXAMPLE = "wait 5\nfetch https://example.org/\nthen\nrun date"
+_MORE = r"\b[\w ,.!]{0,20}"
+_HELP = re.compile(r"(?i)(?:help|commands|\?+|what can you do)[ ?.!]*")
+_AGENTS = re.compile(r"(?i)(?:list |show )?(?:the )?agents[ ?.!]*")
+_GREETING = re.compile(
+    rf"(?i)(?:hi|hello|hey|hallo|greetings|good (?:morning|afternoon|evening|day)){_MORE}"
+)
+_THANKS = re.compile(rf"(?i)(?:thanks|thank you|thx){_MORE}")
+_LISTED = re.compile(rf"{COLLEAGUES}.*((?:\n- .*)+)")
 
 
-def samples() -> list[tuple[str, str]]:
-    """Return messages to begin with: what each shows, and its text."""
-    return [
-        (_("A slow tool"), "wait 20"),
-        (_("Three at once"), "wait 5\nwait 12\nlist"),
-        (_("One that fails"), "read nowhere.txt"),
-        (_("What else there is"), "help"),
-    ]
+def talk(text: str, request: ChatRequest) -> str:
+    """Return the answer to a message that asks for words alone; nothing if it asks for more."""
+    if _HELP.fullmatch(text):
+        return _help(request.tools)
+    if _AGENTS.fullmatch(text):
+        return _agents(request.instructions)
+    if _GREETING.fullmatch(text):
+        return _(
+            "Hello! I am the built-in `local` model: I run tools for you. Try `run date`, "
+            "`wait 20` to have something to cancel, or `help` for all that I understand."
+        )
+    if _THANKS.fullmatch(text):
+        return _("You are welcome.")
+    return ""
 
 
-def help_text(tools: Iterable[ToolSpec]) -> str:
+def not_understood() -> str:
+    return _(
+        "I am the built-in `local` model: I do not understand free text, only a few commands, such as "
+        "`run ls -l`, `read notes.txt`, `fetch https://example.org/` or `wait 20`. Say `help` to see them all."
+    )
+
+
+def _help(tools: Iterable[ToolSpec]) -> str:
     """Return the command language by example, and the names of the tools."""
     rows = [f"- `{row.example}`: {_(row.meaning)}" for row in COMMANDS.values()]
-    rows.append(f"- `agents`: {_('list the agents that can be asked')}")
     parts = [
         _("I am the built-in `local` model. I understand these commands, one on each line:"),
-        "\n".join(rows),
+        "\n".join((*rows, f"- `agents`: {_('list the agents that can be asked')}")),
         _(
             "Several lines run side by side, save for `run`, `write` and `edit`, which each run alone; a line "
             "`then` begins the next step. An indented line belongs to the line above it."
@@ -42,46 +61,12 @@ def help_text(tools: Iterable[ToolSpec]) -> str:
     return "\n\n".join(parts)
 
 
-def answer_to(intent: Intent) -> str:
-    """Return the answer to a message that asks for nothing to be done."""
-    if intent is Intent.GREETING:
-        return _(
-            "Hello! I am the built-in `local` model: I run tools for you. Try `run date`, "
-            "`wait 20` to have something to cancel, or `help` for all that I understand."
-        )
-    if intent is Intent.THANKS:
-        return _("You are welcome.")
-    return _(
-        "I am the built-in `local` model: I do not understand free text, only a few commands, such as "
-        "`run ls -l`, `read notes.txt`, `fetch https://example.org/` or `wait 20`. Say `help` to see them all."
-    )
-
-
-def problem_text(problem: str) -> str:
-    """Return the answer to commands of which one cannot be carried out."""
-    return _("%(problem)s Nothing was run. Say `help` to see how it is written.") % {
-        "problem": problem
-    }
-
-
-def by_the_way(note: str) -> str:
-    """Return the note on an interrupted turn in words for the person; mostly nothing (H5)."""
-    if not note:
-        return ""
-    note = " ".join(note.split()).removeprefix("[INTERRUPTED] ")
-    return _("By the way: %(note)s") % {"note": note[:1].lower() + note[1:]}
-
-
-def agents_in(instructions: str) -> str:
+def _agents(instructions: str) -> str:
     """Return whom the instructions name as agents that can be asked."""
-    _before, _heading, listed = instructions.partition(COLLEAGUES)
-    agents = [
-        (code(name), plain(text))
-        for line in takewhile(lambda line: line.startswith("- "), listed.splitlines()[1:])
-        for name, _colon, text in [line.removeprefix("- ").partition(": ")]
-    ]
-    if not agents:
+    listed = _LISTED.search(instructions)
+    if listed is None:
         return _("There is no other agent here whom I could ask. An administrator can make some.")
+    agents = (line[2:].partition(": ") for line in listed[1].strip().split("\n"))
     opening = _("These agents can work for you: say `ask` or `spawn`, a name, and what to do.")
-    rows = (f"- {name}: {text}" if text else f"- {name}" for name, text in agents)
+    rows = (f"- {code(name)}{colon}{plain(text)}" for name, colon, text in agents)
     return "\n".join((opening, "", *rows))

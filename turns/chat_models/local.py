@@ -6,18 +6,17 @@ answers since then tell how far it has come.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+import re
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
-from django.utils.translation import get_language, ngettext
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
-from turns.chat_models.commands import PlannedCall, Speech
-from turns.chat_models.guide import agents_in, answer_to, by_the_way, help_text, problem_text
-from turns.chat_models.plans import Intent, Plan, parse
-from turns.chat_models.summaries import CallResult, cited, code, plain, summarise
+from turns.chat_models.commands import Answer, CommandProblem, Slowly, parse
+from turns.chat_models.guide import not_understood, talk
+from turns.chat_models.summaries import cited, code, plain, summarise
 from turns.core.chat_model import (
     ChatDelta,
     ChatRequest,
@@ -28,207 +27,127 @@ from turns.core.chat_model import (
     Usage,
 )
 from turns.core.messages import Message
-from turns.core.prompt_markers import (
-    ATTACHED,
-    HAS_ENDED,
-    INTERRUPTED,
-    SHOWN,
-    SUB_AGENT,
-    TIME_IS_UP,
-)
-
-Sleep = Callable[[float], Awaitable[Any]]
+from turns.core.prompt_markers import ATTACHED, HAS_ENDED, INTERRUPTED, SHOWN, SUB_AGENT, TIME_IS_UP
 
 PAUSE = 0.08  # seconds between two words of `slowly`
 _NOT_SAID = (SUB_AGENT, INTERRUPTED, ATTACHED)
-_TEXT_PIECE = 24
-_ARGUMENTS_PIECE = 16
+_WORD = re.compile(r"[^ ]* |[^ ]+")
+_PIECE = re.compile(r".{1,24}", re.DOTALL)
 _AT_ONCE = 32  # pieces between two moments in which others may work
 _CHARACTERS_PER_TOKEN = 4
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """One answer before it is streamed: what is said, then what is called."""
-
-    speeches: tuple[Speech, ...] = ()
-    calls: tuple[PlannedCall, ...] = ()
-    step: int = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Input:
-    """The last thing that was said to the model: by the user, by sub-agents; and the messages since then."""
-
-    text: str = ""
-    note: str = ""
-    reports: tuple[str, ...] = ()
-    files: tuple[str, ...] = ()
-    since: Sequence[Message] = ()
 
 
 class LocalChatModel:
     """Carries out commands; see `help`. `sleep` makes `slowly` slow."""
 
-    def __init__(self, *, sleep: Sleep = asyncio.sleep) -> None:
+    def __init__(self, *, sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep) -> None:
         self._sleep = sleep
 
     async def stream(self, request: ChatRequest) -> AsyncIterator[ChatDelta]:
         """Answer the request piece by piece."""
-        said, is_cut_off = 0, False
-        for pause, delta in _deltas(compose(request)):
-            if pause is not None:
-                await (self._sleep(pause) if pause else asyncio.sleep(0))
+        said, most = 0, request.max_tokens or sys.maxsize
+        for number, (delta, is_slow) in enumerate(_deltas(compose(request))):
+            if is_slow:
+                await self._sleep(PAUSE)
+            elif number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
             said += len(delta.text if isinstance(delta, TextDelta) else delta.arguments)
             yield delta
-            is_cut_off = request.max_tokens is not None and _tokens(said) >= request.max_tokens
-            if is_cut_off:
+            if _tokens(said) >= most:
                 break
-        yield Usage(input_tokens=_count_tokens(request), output_tokens=_tokens(said))
-        if is_cut_off:
+        heard = len(request.instructions) + sum(message.size for message in request.messages)
+        yield Usage(input_tokens=_tokens(heard), output_tokens=_tokens(said))
+        if _tokens(said) >= most:
             yield Stop(StopReason.LENGTH)
 
 
-def _deltas(answer: Answer) -> "Iterator[tuple[float | None, TextDelta | ToolCallDelta]]":
-    """Yield an answer in pieces, each with the seconds to wait before it. 0 lets others work, None is no wait."""
-    for place, speech in enumerate(answer.speeches):
+def _deltas(answer: Answer) -> Iterator[tuple[TextDelta | ToolCallDelta, bool]]:
+    """Yield an answer in pieces, as providers do, and whether somebody is to watch the piece."""
+    for place, text in enumerate(answer.texts):
         if place:
-            yield None, TextDelta("\n\n")
-        for number, piece in enumerate(_pieces_of(speech)):
-            others_work = 0.0 if number % _AT_ONCE == 0 else None
-            yield PAUSE if speech.is_slow else others_work, TextDelta(piece)
+            yield TextDelta("\n\n"), False
+        is_slow = isinstance(text, Slowly)
+        for piece in (_WORD if is_slow else _PIECE).findall(text):
+            yield TextDelta(piece), is_slow
     for index, call in enumerate(answer.calls):
-        pause: float | None = 0.0
-        for delta in _call_deltas(call, step=answer.step, index=index):
-            yield pause, delta
-            pause = None
+        call_id = f"call_{answer.step}_{index + 1}"
+        yield ToolCallDelta(index=index, id=call_id, name=call.tool_name), False
+        for piece in _PIECE.findall(json.dumps(call.input, ensure_ascii=False)):
+            yield ToolCallDelta(index=index, arguments=piece), False
 
 
 def compose(request: ChatRequest) -> Answer:
     """Return the answer to a request: the next step of its plan, or the last word."""
-    received = _last_input(request.messages)
-    reports = tuple(_quoted(received.reports, mark=SUB_AGENT))
-    if received.text.startswith(TIME_IS_UP):
-        return Answer(speeches=(Speech(text=_report(request.messages)),))
-    if received.text.startswith(HAS_ENDED):
-        return Answer(speeches=(Speech(text=_("All right, that is over.")),))
-    if not received.text and (found := reports or tuple(_quoted(received.files, mark=ATTACHED))):
-        return Answer(speeches=found)
-    plan = _plan_of(received.text, get_language())
-    done = sum(message.role == "assistant" for message in received.since)
-    if done < len(plan.steps):
-        step = plan.steps[done]
-        speeches = step.speeches or (Speech(text=_announce(plan, done)),)
-        return Answer(speeches=speeches, calls=step.calls, step=done + 1)
-    last = _final_speeches(plan, received, request=request)
-    return Answer(speeches=(*reports, *last))
+    texts, since = _last_input(request.messages)
+    said = "\n".join(text for text in texts if not text.startswith(_NOT_SAID))
+    if said.startswith(TIME_IS_UP):
+        return Answer(_report(request.messages[:-1]))
+    if said.startswith(HAS_ENDED):
+        return Answer((_("All right, that is over."),))
+    reports = _quoted(texts, SUB_AGENT)
+    if not said and (found := reports or _quoted(texts, ATTACHED)):
+        return Answer(found)
+    plan = _plan_of(said, request)
+    done = sum(message.role == "assistant" for message in since)
+    steps = len(plan) - 1
+    answer = plan[min(done, steps)]
+    if answer.calls:
+        return answer if answer.texts else answer._replace(texts=(_announce(answer, steps),))
+    opening = summarise(since) if steps else _by_the_way(texts)
+    return Answer((*reports, *filter(None, [opening]), *answer.texts))
 
 
-@lru_cache(maxsize=32)  # each step of a turn asks anew
-def _plan_of(text: str, _language: str) -> Plan:
-    """Return the plan of a message; what it says of a problem is in a language."""
-    return parse(text)
-
-
-def _final_speeches(plan: Plan, received: _Input, *, request: ChatRequest) -> Iterator[Speech]:
-    if plan.steps:
-        yield Speech(text=summarise(_results(received.since)))
-    elif note := by_the_way(received.note):
-        yield Speech(text=note)
-    yield from plan.closing
-    if plan.problem:
-        yield Speech(text=problem_text(plan.problem))
-    elif plan.intent is Intent.HELP:
-        yield Speech(text=help_text(request.tools))
-    elif plan.intent is Intent.AGENTS:
-        yield Speech(text=agents_in(request.instructions))
-    elif plan.intent is not Intent.RUN:
-        yield Speech(text=answer_to(plan.intent))
-
-
-def _last_input(messages: Sequence[Message]) -> _Input:
-    for place in range(len(messages) - 1, -1, -1):
-        blocks = [block for block in messages[place].texts if not block.is_blank]
-        texts = [block.text for block in blocks if not block.text.startswith(SHOWN)]
+def _last_input(messages: Sequence[Message]) -> tuple[list[str], Sequence[Message]]:
+    """Return what was last said to the model, by the user or by sub-agents, and the messages since then."""
+    for place in reversed(range(len(messages))):
+        said = [block.text for block in messages[place].texts if not block.is_blank]
+        texts = [text for text in said if not text.startswith(SHOWN)]
         if texts and messages[place].role == "user":
-            return _Input(
-                text="\n".join(text for text in texts if not text.startswith(_NOT_SAID)),
-                note="\n".join(text for text in texts if text.startswith(INTERRUPTED)),
-                reports=tuple(text for text in texts if text.startswith(SUB_AGENT)),
-                files=tuple(text for text in texts if text.startswith(ATTACHED)),
-                since=messages[place + 1 :],
-            )
-    return _Input(since=messages)
+            return texts, messages[place + 1 :]
+    return [], messages
 
 
-def _quoted(texts: Iterable[str], *, mark: str) -> Iterator[Speech]:
-    """Quote a report or a file, with what is in it. Nothing of it is a command."""
-    for text in texts:
-        first, _newline, rest = text.removeprefix(mark).strip().partition("\n")
-        yield Speech(text=f"{plain(first)}\n\n{cited(rest)}".rstrip())
+def _plan_of(said: str, request: ChatRequest) -> tuple[Answer, ...]:
+    """Return the answers to what was said, the last of them without calls."""
+    if text := talk(said.strip(), request):
+        return (Answer((text,)),)
+    try:
+        return parse(said) or (Answer((not_understood(),)),)
+    except CommandProblem as problem:
+        text = _("%(problem)s Nothing was run. Say `help` to see how it is written.")
+        return (Answer((text % {"problem": problem},)),)
 
 
-def _report(messages: Sequence[Message]) -> str:
+def _report(messages: Sequence[Message]) -> tuple[str, ...]:
     """What was done until the time was up, for whoever has given the work."""
-    results = _results(_last_input(messages[:-1]).since)
-    if not results:
-        return _("My time was up before anything was done.")
-    return "\n\n".join((_("My time is up. This is what I have:"), summarise(results)))
+    if done := summarise(_last_input(messages)[1]):
+        return _("My time is up. This is what I have:"), done
+    return (_("My time was up before anything was done."),)
 
 
-def _results(since: Sequence[Message]) -> list[CallResult]:
-    """Return the calls since the user spoke, each with its result."""
-    results = {block.tool_use_id: block for message in since for block in message.tool_results}
-    return [
-        CallResult(
-            tool_name=call.name,
-            input=call.input,
-            content=results[call.id].content,
-            is_error=results[call.id].is_error,
-        )
-        for message in since
-        for call in message.tool_uses
-        if call.id in results
-    ]
+def _quoted(texts: Sequence[str], mark: str) -> tuple[str, ...]:
+    """Quote the reports or the files, with what is in them. Nothing of it is a command."""
+    marked = [text.removeprefix(mark).strip() for text in texts if text.startswith(mark)]
+    parts = [text.partition("\n") for text in marked]
+    return tuple(f"{plain(first)}\n\n{cited(rest)}".rstrip() for first, _newline, rest in parts)
 
 
-def _announce(plan: Plan, done: int) -> str:
-    calls = plan.steps[done].calls
-    if len(calls) == 1:
-        what = _("calling %(tool)s…") % {"tool": code(calls[0].tool_name)}
-    else:
-        what = ngettext("calling %(count)d tool…", "calling %(count)d tools…", len(calls)) % {
-            "count": len(calls)
-        }
-    if len(plan.steps) == 1:
+def _by_the_way(texts: Sequence[str]) -> str:
+    """Return the note on an interrupted turn in words for the person; mostly nothing (H5)."""
+    noted = " ".join(text for text in texts if text.startswith(INTERRUPTED))
+    note = " ".join(noted.split()).removeprefix("[INTERRUPTED] ")
+    return _("By the way: %(note)s") % {"note": note[:1].lower() + note[1:]} if note else ""
+
+
+def _announce(answer: Answer, steps: int) -> str:
+    count = len(answer.calls)
+    what = ngettext("calling %(count)d tool…", "calling %(count)d tools…", count) % {"count": count}
+    if count == 1:
+        what = _("calling %(tool)s…") % {"tool": code(answer.calls[0].tool_name)}
+    if steps == 1:
         return what[:1].upper() + what[1:]
-    place = {"step": done + 1, "steps": len(plan.steps), "what": what}
+    place = {"step": answer.step, "steps": steps, "what": what}
     return _("Step %(step)d of %(steps)d: %(what)s") % place
-
-
-def _pieces_of(speech: Speech) -> Iterator[str]:
-    """Yield words where they are to be watched, else pieces of one size."""
-    if speech.is_slow:
-        words = speech.text.split(" ")
-        yield from (f"{word} " for word in words[:-1])
-        yield words[-1]
-    else:
-        yield from _pieces(speech.text, _TEXT_PIECE)
-
-
-def _call_deltas(call: PlannedCall, *, step: int, index: int) -> Iterator[ToolCallDelta]:
-    """Yield the call as providers do: first its id and name, then its arguments in pieces."""
-    yield ToolCallDelta(index=index, id=f"call_{step}_{index + 1}", name=call.tool_name)
-    for piece in _pieces(json.dumps(dict(call.input), ensure_ascii=False), _ARGUMENTS_PIECE):
-        yield ToolCallDelta(index=index, arguments=piece)
-
-
-def _pieces(text: str, size: int) -> Iterator[str]:
-    return (text[start : start + size] for start in range(0, len(text), size))
-
-
-def _count_tokens(request: ChatRequest) -> int:
-    return _tokens(len(request.instructions) + sum(message.size for message in request.messages))
 
 
 def _tokens(characters: int) -> int:

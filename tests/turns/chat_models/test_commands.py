@@ -5,13 +5,13 @@ from contextlib import suppress
 
 import pytest
 
-from turns.chat_models.commands import CommandProblem, PlannedCall, Speech, read
+from turns.chat_models.commands import Call, CommandProblem, Slowly, read
 
 
 def call_of(command):
-    item = read(command)
-    assert isinstance(item.what, PlannedCall)
-    return item.what.tool_name, dict(item.what.input)
+    call = read(command)
+    assert isinstance(call, Call)
+    return call.tool_name, dict(call.input)
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,7 @@ def call_of(command):
         ("write a.txt: one: two", ("write_file", {"path": "a.txt", "content": "one: two"})),
         ("write a.txt:", ("write_file", {"path": "a.txt", "content": ""})),
         ("write a.txt:\none\n  two", ("write_file", {"path": "a.txt", "content": "one\n  two"})),
+        ("write a.txt:\n\n  one", ("write_file", {"path": "a.txt", "content": "\n  one"})),
         ("write a.txt: one\ntwo", ("write_file", {"path": "a.txt", "content": "one\ntwo"})),
         ("edit a.txt: x => y", ("edit_file", {"path": "a.txt", "old": "x", "new": "y"})),
         ("edit a.txt: x=>", ("edit_file", {"path": "a.txt", "old": "x", "new": ""})),
@@ -83,16 +84,18 @@ def test_within_keeps_other_notes_of_the_call():
     "command", ["repeat 3 within 1s run date", "within 1s repeat 3 run date", "repeat 3 run date"]
 )
 def test_repeat_counts_steps(command):
-    assert read(command).count == 3
+    assert read(command).times == 3
 
 
 def test_prefixes_multiply():
-    assert read("repeat 2 repeat 5 run date").count == 10
+    assert read("repeat 2 repeat 5 run date").times == 10
 
 
 def test_speech_is_no_call():
-    assert read("say Hello, Ada").what == Speech(text="Hello, Ada")
-    assert read("slowly one two").what == Speech(text="one two", is_slow=True)
+    assert read("say Hello, Ada") == "Hello, Ada"
+    assert not isinstance(read("say Hello, Ada"), Slowly)
+    assert read("slowly one two") == Slowly("one two")
+    assert isinstance(read("slowly one two"), Slowly)
 
 
 @pytest.mark.parametrize(
@@ -108,6 +111,7 @@ def test_speech_is_no_call():
         ("wait", "`wait` needs"),
         ("wait a moment", "`wait` needs"),
         ("wait -1", "`wait` needs"),
+        ("wait 1.2.3", "`wait` needs"),
         ("status please", "`status` stands alone"),
         ("say", "`say` needs"),
         ("slowly", "`slowly` needs"),
@@ -117,6 +121,7 @@ def test_speech_is_no_call():
         ("call wait " + '{"a":' * 5_000, "not valid JSON"),
         ("within", "`within` needs"),
         ("within 5 run ls", "`within` needs"),
+        ("within 5 status", "`within` needs"),
         ("within 5s", "`within` needs"),
         ("within 5s say hello", "`within` goes before"),
         ("repeat", "`repeat` needs"),

@@ -211,6 +211,31 @@ class TestTalk:
             assert f"`{word}" in text or f"\n{word}\n" in text
         assert "The tools here: `exec`." in text
 
+    @pytest.mark.parametrize(
+        ("message", "answer"),
+        [
+            ("Help!", "I understand these commands"),
+            ("?", "I understand these commands"),
+            ("What can you do?", "I understand these commands"),
+            ("agents", "There is no other agent here"),
+            ("List the agents!", "There is no other agent here"),
+            ("hello", "Hello! I am the built-in `local` model"),
+            ("Good morning, Turnkeeper!", "Hello! I am the built-in `local` model"),
+            ("thanks a lot", "You are welcome."),
+            ("What is the weather like?", "I do not understand free text"),
+            ("history of Rome", "I do not understand free text"),
+        ],
+    )
+    async def test_talk_is_understood_a_little(self, message, answer):
+        assert answer in (await reply_to(request_for(message))).text
+
+    async def test_the_agents_are_those_of_the_instructions(self):
+        instructions = "Be kind.\n- Always.\n\nOther agents can work for you (ask):\n- a_b: Reads *all*\n- c\n\nBye"
+
+        text = (await reply_to(request_for("agents", instructions=instructions))).text
+
+        assert text.endswith("what to do.\n\n- `a_b`: Reads \\*all\\*\n- `c`")
+
     @pytest.mark.parametrize("message", ["What is the capital of France?", "hello"])
     async def test_free_text_is_answered_with_what_it_understands(self, message):
         text = (await reply_to(request_for(message))).text

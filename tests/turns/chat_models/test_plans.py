@@ -1,42 +1,43 @@
 """Plans: lines become steps, and nothing is done by halves."""
 
+from contextlib import suppress
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turns.chat_models.plans import MAX_CALLS_IN_STEP, Intent, parse
+from turns.chat_models.commands import MAX_CALLS_IN_STEP, CommandProblem, Slowly, parse
 
 
 def commands(plan):
     return [
-        [call.input.get("command", call.tool_name) for call in step.calls] for step in plan.steps
+        [call.input.get("command", call.tool_name) for call in step.calls] for step in plan[:-1]
     ]
-
-
-def spoken(speeches):
-    return [speech.text for speech in speeches]
 
 
 def test_lines_run_side_by_side_and_then_begins_a_step():
     plan = parse("run a\nrun b\n\nthen\nrun c\nThen: run d\nrun e")
 
-    assert plan.intent is Intent.RUN
     assert commands(plan) == [["a", "b"], ["c"], ["d", "e"]]
-    assert plan.closing == ()
+    assert plan[-1] == ((), (), 1)
 
 
 def test_an_indented_line_belongs_to_the_line_above():
     plan = parse("write a.txt:\n  one\n\n    two\nrun for i in 1 2\n  do echo $i\n  done")
 
-    write, run = plan.steps[0].calls
+    write, run = plan[0].calls
     assert write.input == {"path": "a.txt", "content": "one\n\n  two"}
     assert run.input == {"command": "for i in 1 2\ndo echo $i\ndone"}
+
+
+def test_an_indented_line_below_then_belongs_to_one_command():
+    assert commands(parse("run a\nthen\n  run b\n  c\nrun d")) == [["a"], ["b\nc", "d"]]
 
 
 def test_tabs_in_a_text_are_kept():
     plan = parse("write Makefile:\n  all:\n  \techo hi")
 
-    assert plan.steps[0].calls[0].input["content"] == "all:\n\techo hi"
+    assert plan[0].calls[0].input["content"] == "all:\n\techo hi"
 
 
 def test_an_indented_message_is_read_as_if_it_were_not():
@@ -51,7 +52,7 @@ def test_no_command_is_left_out_for_its_indentation(text):
 def test_a_closing_brace_belongs_to_the_line_above():
     plan = parse('call wait {\n"seconds": 1\n}'.replace('\n"', '\n  "'))
 
-    assert plan.steps[0].calls[0].input == {"seconds": 1}
+    assert plan[0].calls[0].input == {"seconds": 1}
 
 
 def test_repeated_calls_are_steps_of_their_own():
@@ -66,49 +67,26 @@ def test_repeated_calls_are_steps_of_their_own():
 def test_speech_goes_with_the_next_calls_and_what_is_left_closes():
     plan = parse("say one\nthen\nsay two\nrun a\nthen\nslowly three")
 
-    assert [spoken(step.speeches) for step in plan.steps] == [["one", "two"]]
-    assert spoken(plan.closing) == ["three"]
-    assert plan.closing[0].is_slow
+    assert [step.texts for step in plan] == [("one", "two"), ("three",)]
+    assert isinstance(plan[-1].texts[0], Slowly)
 
 
 def test_a_repeated_step_says_its_speech_once():
     plan = parse("say hello\nrepeat 2 run a")
 
-    assert [spoken(step.speeches) for step in plan.steps] == [["hello"], []]
+    assert [step.texts for step in plan] == [("hello",), (), ()]
 
 
 @pytest.mark.parametrize(
-    ("text", "intent"),
-    [
-        ("help", Intent.HELP),
-        ("Help!", Intent.HELP),
-        ("?", Intent.HELP),
-        ("What can you do?", Intent.HELP),
-        ("agents", Intent.AGENTS),
-        ("List the agents!", Intent.AGENTS),
-        ("hello", Intent.GREETING),
-        ("Good morning, Turnkeeper!", Intent.GREETING),
-        ("thanks a lot", Intent.THANKS),
-        ("What is the weather like?", Intent.UNKNOWN),
-        ("history of Rome", Intent.UNKNOWN),
-        ("", Intent.UNKNOWN),
-        ("  \n ", Intent.UNKNOWN),
-        ("then", Intent.UNKNOWN),
-        ("runner up", Intent.UNKNOWN),
-    ],
+    "text", ["help", "agents", "history of Rome", "", "  \n ", "then", "runner up"]
 )
-def test_intents(text, intent):
-    plan = parse(text)
-
-    assert plan.intent is intent
-    assert (plan.steps, plan.closing, plan.problem) == ((), (), "")
+def test_what_begins_with_no_command_is_no_plan(text):
+    assert parse(text) == ()
 
 
 def test_one_faulty_line_spoils_it_all():
-    plan = parse("run rm -r build\nthen\nplease make it new")
-
-    assert plan.steps == ()
-    assert "`please make it new` is not a command" in plan.problem
+    with pytest.raises(CommandProblem, match="`please make it new` is not a command"):
+        parse("run rm -r build\nthen\nplease make it new")
 
 
 @pytest.mark.parametrize(
@@ -120,19 +98,16 @@ def test_one_faulty_line_spoils_it_all():
     ],
 )
 def test_a_plan_has_bounds(text):
-    plan = parse(text)
-
-    assert plan.steps == ()
-    assert "At most" in plan.problem
+    with pytest.raises(CommandProblem, match="At most"):
+        parse(text)
 
 
 @given(
     st.text(max_size=60), st.sampled_from(["", "run ", "call x ", "within 1s ", "write ", "then "])
 )
-def test_any_text_has_a_plan(text, head):
-    plan = parse(head + text)
+def test_any_text_has_a_plan_or_a_problem(text, head):
+    with suppress(CommandProblem):
+        plan = parse(head + text)
 
-    assert plan == parse(head + text)
-    assert all(step.calls for step in plan.steps)
-    if plan.intent is Intent.RUN:
-        assert plan.steps or plan.closing or plan.problem
+        assert all(step.calls for step in plan[:-1])
+        assert not plan or plan[0].texts or plan[0].calls

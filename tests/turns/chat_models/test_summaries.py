@@ -1,25 +1,41 @@
 """Summaries tell a person what ran and how it ended, honestly and briefly."""
 
+from dataclasses import replace
+
 import pytest
 from markdown_it import MarkdownIt
 
 from governance import Cancellation, CancelReason, Limit, interrupted_text, not_started_text
 from governance.core import model_messages
-from turns.chat_models.summaries import CallResult, code, summarise
+from turns.chat_models.summaries import code, summarise
+from turns.core.messages import Message, ToolResultBlock, ToolUseBlock
 
 BY_USER = Cancellation(reason=CancelReason.USER)
 
 
-def failed(content, *, tool_name="exec", command="sleep 60"):
-    return CallResult(
-        tool_name=tool_name, input={"command": command}, content=content, is_error=True
+def returned(content="", *, tool_name="exec", is_error=False, **arguments):
+    use = ToolUseBlock(id="", name=tool_name, input=arguments)
+    return use, ToolResultBlock(tool_use_id="", content=content, is_error=is_error)
+
+
+def failed(content, *, tool_name="exec"):
+    return returned(content, tool_name=tool_name, is_error=True, command="sleep 60")
+
+
+def summary_of(*calls):
+    uses = tuple(replace(use, id=str(place)) for place, (use, _result) in enumerate(calls))
+    results = tuple(
+        replace(result, tool_use_id=str(place)) for place, (_use, result) in enumerate(calls)
+    )
+    return summarise(
+        [Message(role="assistant", content=uses), Message(role="user", content=results)]
     )
 
 
 def test_a_success_quotes_its_output():
-    result = CallResult(tool_name="exec", input={"command": "ls"}, content="a.txt\nb.txt\n")
+    result = returned("a.txt\nb.txt\n", command="ls")
 
-    assert summarise([result]) == "**`ls`** — `exec` succeeded.\n\n```text\na.txt\nb.txt\n```"
+    assert summary_of(result) == "**`ls`** — `exec` succeeded.\n\n```text\na.txt\nb.txt\n```"
 
 
 def test_a_cancelled_call_says_who_cancelled_it_and_shows_what_there_was():
@@ -27,7 +43,7 @@ def test_a_cancelled_call_says_who_cancelled_it_and_shows_what_there_was():
         "exec", BY_USER, is_settled=True, side_effects=True, partial="line 1\nline 2"
     )
 
-    summary = summarise([failed(content)])
+    summary = summary_of(failed(content))
 
     assert "`exec` was cancelled by the user." in summary
     assert "may have had an effect" in summary
@@ -40,7 +56,7 @@ def test_a_timeout_names_its_seconds():
         "web_fetch", seconds=0.5, limit=Limit.TOTAL, is_settled=True, side_effects=False, partial=""
     )
 
-    summary = summarise([failed(content, tool_name="web_fetch")])
+    summary = summary_of(failed(content, tool_name="web_fetch"))
 
     assert "`web_fetch` did not respond within 0.5s." in summary
     assert "_meta" not in summary
@@ -51,7 +67,7 @@ def test_an_abandoned_call_is_said_to_run_on_perhaps():
         "exec", BY_USER, is_settled=False, side_effects=True, partial=""
     )
 
-    assert "may still be running" in summarise([failed(content)])
+    assert "may still be running" in summary_of(failed(content))
 
 
 @pytest.mark.parametrize(
@@ -64,23 +80,23 @@ def test_an_abandoned_call_is_said_to_run_on_perhaps():
     ],
 )  # fmt: skip
 def test_other_endings(content, said):
-    assert said in summarise([failed(content)])
+    assert said in summary_of(failed(content))
 
 
 def test_several_calls_are_counted_first():
-    good = CallResult(tool_name="wait", input={"seconds": 2.0}, content="Waited 2 s.")
+    good = returned("Waited 2 s.", tool_name="wait", seconds=2.0)
 
-    summary = summarise([good, failed("It broke.")])
+    summary = summary_of(good, failed("It broke."))
 
     assert summary.startswith("1 of 2 calls succeeded.\n\n**`2 s`** — `wait` succeeded.")
 
 
 def test_calls_that_are_alike_are_told_once_with_the_loop_detectors_last_word():
     def result(warning=""):
-        return CallResult(tool_name="exec", input={"command": "date"}, content=f"now{warning}")
+        return returned(f"now{warning}", command="date")
 
-    summary = summarise(
-        [result(), result(), result("\n[LOOP] 3 times."), result("\n[LOOP] 4 times.")]
+    summary = summary_of(
+        result(), result(), result("\n[LOOP] 3 times."), result("\n[LOOP] 4 times.")
     )
 
     assert summary.count("`exec` succeeded.") == 1
@@ -90,32 +106,32 @@ def test_calls_that_are_alike_are_told_once_with_the_loop_detectors_last_word():
 
 
 def test_long_output_is_cut():
-    many = CallResult(tool_name="exec", content="\n".join(f"line {n}" for n in range(1000)))
-    wide = CallResult(tool_name="exec", content="x" * 100_000)
+    many = returned("\n".join(f"line {n}" for n in range(1000)))
+    wide = returned("x" * 100_000)
 
     for result in (many, wide):
-        summary = summarise([result])
+        summary = summary_of(result)
         assert len(summary) < 1_500
         assert "The rest is on its card." in summary
 
 
 def test_many_calls_are_cut():
-    results = [CallResult(tool_name="exec", input={"command": f"echo {n}"}) for n in range(100)]
+    results = [returned(command=f"echo {n}") for n in range(100)]
 
-    assert "… and 88 more calls: see their cards." in summarise(results)
+    assert "… and 88 more calls: see their cards." in summary_of(*results)
 
 
 def test_output_cannot_break_out_of_its_fence():
-    result = CallResult(tool_name="exec", input={"command": "cat `x`"}, content="```\n# Title\n```")
+    result = returned("```\n# Title\n```", command="cat `x`")
 
-    html = MarkdownIt().render(summarise([result]))
+    html = MarkdownIt().render(summary_of(result))
 
     assert "<h1>" not in html
     assert "<code>cat `x`</code>" in html
 
 
 def test_a_reason_is_no_markup():
-    html = MarkdownIt().render(summarise([failed("No file *a* <b> [c](http://d)\n")]))
+    html = MarkdownIt().render(summary_of(failed("No file *a* <b> [c](http://d)\n")))
 
     assert "<em>" not in html
     assert "<a " not in html
@@ -130,8 +146,8 @@ def test_code(text, shown):
 
 
 def test_a_denial_names_the_reason_and_leaves_out_the_advice_for_the_model():
-    summary = summarise(
-        [failed(model_messages.denied_text("exec", reason="Not today. *Ask* me.\nLater"))]
+    summary = summary_of(
+        failed(model_messages.denied_text("exec", reason="Not today. *Ask* me.\nLater"))
     )
 
     assert summary.startswith("**`sleep 60`** — `exec` was not run: a person denied this call.")
@@ -142,7 +158,7 @@ def test_a_denial_names_the_reason_and_leaves_out_the_advice_for_the_model():
 
 
 def test_a_question_that_expired_is_no_denial():
-    summary = summarise([failed(model_messages.expired_text("exec", seconds=600))])
+    summary = summary_of(failed(model_messages.expired_text("exec", seconds=600)))
 
     assert "`exec` was not run: it needs a person to allow it, and nobody answered" in summary
     assert "It was not denied and had no effect." in summary
@@ -166,6 +182,5 @@ def test_a_question_that_expired_is_no_denial():
     ids=["an answer keeps its Markdown as a quotation", "the advice for the model is left out"],
 )
 def test_what_another_agent_said_is_told(tool_name, content, summary):
-    asked = {"agent": "researcher", "message": "run date"}
-    result = CallResult(tool_name=tool_name, input=asked, content=content)
-    assert summarise([result]) == f"**`run date`** — `researcher` {summary}"
+    result = returned(content, tool_name=tool_name, agent="researcher", message="run date")
+    assert summary_of(result) == f"**`run date`** — `researcher` {summary}"

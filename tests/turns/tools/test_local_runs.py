@@ -75,7 +75,7 @@ def test_a_command_beside_a_report_is_the_users(settings):
 
     answer = compose(request)
     assert answer.calls == ()
-    assert [speech.text.splitlines()[0] for speech in answer.speeches] == [
+    assert [text.splitlines()[0] for text in answer.texts] == [
         "Its work is done. It reports:",
         "Thanks.",
     ]
