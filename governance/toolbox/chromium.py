@@ -118,11 +118,14 @@ async def _driven(
 
 
 async def _kill(manager: Any, *, within: float) -> None:
-    """Kill the driver if it has not ended. Playwright has no public way to its process."""
-    if manager._client is None or manager._client._transport._proc.returncode is not None:
+    """Kill the driver if it has not ended."""
+    try:  # Playwright has no public way to its process
+        process = manager._client._transport._proc
+    except AttributeError:
+        return
+    if process.returncode is not None:
         return
     logger.warning("The browser's driver did not end and is killed")
-    process = manager._client._transport._proc
     process.kill()
     with suppress(TimeoutError):
         async with asyncio.timeout(within):
