@@ -20,14 +20,14 @@ def watch() -> None:
 def _replace_if_lost(connection: BaseDatabaseWrapper, **_: Any) -> None:
     """Replace a lost connection, and drop the other lost ones from the pool."""
     pool = getattr(connection, "pool", None)
-    if pool is None or not _has_something_to_read(connection.connection) or connection.is_usable():
+    if pool is None or not has_something_to_read(connection.connection) or connection.is_usable():
         return
     pool.check()
     connection.close()
     connection.connect()
 
 
-def _has_something_to_read(connection: Any) -> bool:
+def has_something_to_read(connection: Any) -> bool:
     """Whether the socket of a connection of psycopg has news. There is no round trip in it."""
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN)

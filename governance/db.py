@@ -18,6 +18,8 @@ from django.db import (
     transaction,
 )
 
+from governance.connection_health import has_something_to_read
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -39,7 +41,7 @@ def thread_connection() -> Any:
 
 def run_in_db_thread(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
     """Return an async version of `function` that runs in Django's database thread, with connections checked first."""
-    return sync_to_async(_with_connections(_serialised(function)), thread_sensitive=True)
+    return sync_to_async(_in_turn(function), thread_sensitive=True)
 
 
 def run_in_db_thread_plainly(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
@@ -48,7 +50,7 @@ def run_in_db_thread_plainly(function: Callable[P, R]) -> Callable[P, Coroutine[
     It runs in the same thread. What asgiref does besides, to carry these along, takes longer than the thread takes to
     begin.
     """
-    crossing = _with_connections(_serialised(function))
+    crossing = _in_turn(function)
     by_asgiref = sync_to_async(crossing, thread_sensitive=True)
 
     @wraps(function)
@@ -174,6 +176,10 @@ def _set_exception(crossed: "asyncio.Future[Any]", error: BaseException) -> None
         crossed.set_exception(error)
 
 
+def _in_turn(function: Callable[P, R]) -> Callable[P, R]:
+    return _with_connections(_serialised(function), keeps=True)
+
+
 def _serialised(function: Callable[P, R]) -> Callable[P, R]:
     """Queue writers in this process, where SQLite would let them retry.
 
@@ -202,9 +208,12 @@ def _write_slot() -> Iterator[None]:
             _write_lock.release()
 
 
-def _with_connections(function: Callable[P, R]) -> Callable[P, R]:
-    """Check the connections before and after a crossing whose thread lives on, unless it is a request's."""
-    return _checked(function, check=_close_unusable_connections)
+def _with_connections(function: Callable[P, R], *, keeps: bool = False) -> Callable[P, R]:
+    """Check the connections before and after a crossing whose thread lives on, unless it is a request's.
+
+    `keeps` is for the thread that is asked all the time. Of those from a pool it may keep one.
+    """
+    return _checked(function, check=partial(_close_unusable_connections, keeps=keeps))
 
 
 def _checked(function: Callable[P, R], *, check: Callable[[], None]) -> Callable[P, R]:
@@ -219,13 +228,29 @@ def _checked(function: Callable[P, R], *, check: Callable[[], None]) -> Callable
     return checked
 
 
-def _close_unusable_connections() -> None:
-    """Do what Django does around a request, but leave a whole connection to SQLite open where the thread lives on.
+def _close_unusable_connections(*, keeps: bool) -> None:
+    """Do what Django does around a request, but leave whole connections open where the thread lives on.
 
-    To open the file again takes longer than most of what is asked of it.
+    To open SQLite's file again takes longer than most of what is asked of it. To get a connection from a pool and
+    give it back takes as long as four statements.
     """
     lives_on = SyncToAsync.thread_sensitive_context.get(None) is None
     is_only_one = len(connections.settings) == 1
     for known in [thread_connection()] if is_only_one else connections.all(initialized_only=True):
-        if not (lives_on and known.vendor == "sqlite" and not known.errors_occurred):
+        if not (lives_on and _is_whole(known, keeps=keeps)):
             known.close_if_unusable_or_obsolete()
+
+
+def _is_whole(database: Any, *, keeps: bool) -> bool:
+    """Whether a connection can stay open: nothing has failed on it, nobody has closed it, others have more."""
+    if database.errors_occurred or database.connection is None:
+        return False
+    if database.vendor == "sqlite":
+        return True
+    pool = getattr(database, "pool", None) if keeps else None
+    return (
+        pool is not None
+        and pool.max_size > 1
+        and database.get_autocommit() == database.settings_dict["AUTOCOMMIT"]
+        and not has_something_to_read(database.connection)
+    )

@@ -4,11 +4,8 @@ Building the SQL of a queryset takes Django many times as long as the database t
 source, and the slow path: `queryset()` returns it for values, and it has the same rows. All go to the default database.
 """
 
-import threading
 from collections.abc import Callable, Iterable, Sequence
-from copy import copy
 from functools import cached_property
-from itertools import chain
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
@@ -17,12 +14,12 @@ from django.db.models.sql import InsertQuery, UpdateQuery
 
 from governance.binding import Binder, ByType, Convert, binder_of, is_stored_as_it_is
 from governance.db import thread_connection
+from governance.drivers import Sql, driver_of
 from governance.row_reader import RowReader
 
 M = TypeVar("M", bound=Model)
 R = TypeVar("R")
 Changes = tuple["QuerySet[Any, Any]", dict[str, Any]]
-_PLACES_AT_ONCE = 50  # of longer statements psycopg looks for the places anew each time
 
 
 class Parameter(Expression):
@@ -59,15 +56,10 @@ def fields_of(model: type[Model], *names: str) -> dict[str, "Field[Any, Any]"]:
 
 
 class _Compiled:
-    """SQL with its parameters: open places, and values that are the same each time.
-
-    `own_sql` marks the places as the database's own library does. Django would put that in anew each time.
-    """
+    """SQL with its parameters: open places, and values that are the same each time."""
 
     def __init__(self, sql: str, parameters: Sequence[Any], *, database: Any) -> None:
-        self.sql = sql
-        is_sqlite = database.vendor == "sqlite"
-        self.own_sql = sql % (("?",) * len(parameters)) if is_sqlite else sql
+        self.sql = Sql(sql, places=len(parameters), vendor=database.vendor)
         unopened = database.copy()
         self._fixed = list(parameters)
         self._places: list[tuple[int, str, ByType, Convert]] = [
@@ -79,15 +71,6 @@ class _Compiled:
             for place, each in enumerate(parameters)
             if isinstance(each, Parameter)
         ]
-
-    def of_rows(self, number: int) -> "_Compiled":
-        """Return an insert of so many rows; its values are those of each, one row behind the other."""
-        if number == 1:
-            return self
-        insert, row = self.sql.rsplit(" VALUES ", 1)
-        many = copy(self)
-        many.sql = many.own_sql = f"{insert} VALUES {', '.join([row] * number)}"
-        return many
 
     def bind(self, values: dict[str, Any]) -> list[Any]:
         bound = self._fixed.copy()
@@ -135,7 +118,8 @@ class Select(_Statement, Generic[R]):
     def all(self, **values: Any) -> list[R]:
         database = thread_connection()
         compiled = self._for(database)
-        rows = _fetch(compiled, compiled.bind(values), database)
+        with database.wrap_database_errors:
+            rows = driver_of(database).fetch(compiled.sql, compiled.bind(values))
         read = self._readers[database.vendor]
         return [read(row, database) for row in rows]
 
@@ -166,7 +150,8 @@ class Update(_Statement):
         """Return how many rows were changed."""
         database = thread_connection()
         compiled = self._for(database)
-        return _execute(compiled, compiled.bind(values), database)
+        with database.wrap_database_errors:
+            return driver_of(database).execute(compiled.sql, compiled.bind(values))
 
     def run_each(self, many: Iterable[dict[str, Any]]) -> int:
         """Update once for each of these values, in one crossing; return how many rows were changed in all."""
@@ -175,9 +160,11 @@ class Update(_Statement):
         bound = [compiled.bind(values) for values in many]
         if not bound:
             return 0
-        if len(bound) == 1:
-            return _execute(compiled, bound[0], database)
-        return _execute_many(compiled, bound, database)
+        with database.wrap_database_errors:
+            driver = driver_of(database)
+            if len(bound) == 1:
+                return driver.execute(compiled.sql, bound[0])
+            return driver.execute_many(compiled.sql, bound)
 
     def _compile(self, database: Any) -> _Compiled:
         queryset, changes = self._build(**self._open())
@@ -200,10 +187,12 @@ class Insert(_Statement, Generic[M]):
         database = thread_connection()
         compiled = self._returning.get(database.vendor) or self._compile_returning(database)
         values = self._values(row, database)
-        if self._makes_key:
-            ((row.pk,),) = _fetch(compiled, values, database)
-        else:
-            _execute(compiled, values, database)
+        with database.wrap_database_errors:
+            driver = driver_of(database)
+            if self._makes_key:
+                ((row.pk,),) = driver.fetch(compiled.sql, values)
+            else:
+                driver.execute(compiled.sql, values)
         row._state.adding = False
         row._state.db = database.alias
         return row
@@ -218,11 +207,8 @@ class Insert(_Statement, Generic[M]):
         database = thread_connection()
         compiled = self._for(database)
         bound = [self._values(row, database) for row in rows]
-        is_short = len(bound) * len(self._fields) <= _PLACES_AT_ONCE
-        if database.vendor == "sqlite" or not is_short:
-            _execute_many(compiled, bound, database)
-        else:  # to a server each row of many would be a statement of its own
-            _execute(compiled.of_rows(len(bound)), [*chain.from_iterable(bound)], database)
+        with database.wrap_database_errors:
+            driver_of(database).insert_many(compiled.sql, bound)
 
     @cached_property
     def _makes_key(self) -> bool:
@@ -285,60 +271,3 @@ class Insert(_Statement, Generic[M]):
         compiler.returning_fields = list(returning)
         ((sql, parameters),) = compiler.as_sql()
         return _Compiled(sql, parameters, database=database)
-
-
-_kept = threading.local()
-
-
-def _fetch(compiled: _Compiled, values: Sequence[Any], database: Any) -> list[Any]:
-    """Execute a statement, and return its rows."""
-    kept = _kept_cursor(database)
-    if kept is None:
-        cursor = database.cursor()
-        cursor.execute(compiled.sql, values)
-        return list(cursor.fetchall())
-    with database.wrap_database_errors:
-        kept.execute(compiled.own_sql, values)
-        return list(kept.fetchall())
-
-
-def _execute(compiled: _Compiled, values: Sequence[Any], database: Any) -> int:
-    """Execute a statement, and return how many rows it has changed."""
-    kept = _kept_cursor(database)
-    if kept is None:
-        cursor = database.cursor()
-        cursor.execute(compiled.sql, values)
-        return int(cursor.rowcount)
-    with database.wrap_database_errors:
-        kept.execute(compiled.own_sql, values)
-    return int(kept.rowcount)
-
-
-def _execute_many(compiled: _Compiled, many: Sequence[Sequence[Any]], database: Any) -> int:
-    """Execute a statement once for each list of values, and return how many rows were changed in all."""
-    kept = _kept_cursor(database)
-    if kept is None:
-        cursor = database.cursor()
-        cursor.executemany(compiled.sql, many)
-        return int(cursor.rowcount)
-    with database.wrap_database_errors:
-        kept.executemany(compiled.own_sql, many)
-    return int(kept.rowcount)
-
-
-def _kept_cursor(database: Any) -> Any:
-    """Return the database's own cursor of this thread, which is kept as long as its connection.
-
-    To make one, and to ask it by way of Django's, costs more than what is asked of it. Whoever uses it fetches all rows
-    at once, so it is free again. None if Django has to look at each statement.
-    """
-    raw = database.connection
-    is_checked = database.health_check_done or not database.health_check_enabled
-    is_watched = database.force_debug_cursor or database.execute_wrappers
-    if raw is None or is_watched or not is_checked or database.needs_rollback:
-        return None
-    if getattr(_kept, "raw", None) is not raw:
-        is_sqlite = database.vendor == "sqlite"
-        _kept.cursor = raw.cursor() if is_sqlite else database.cursor().cursor
-        _kept.raw = raw
-    return _kept.cursor

@@ -1,5 +1,6 @@
 """Prepared statements: the same rows as the querysets that they are made of, for whatever values."""
 
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from types import SimpleNamespace
@@ -163,6 +164,26 @@ def test_a_refusal_is_an_error_of_django_and_closes_the_transaction_to_all_state
     assert ToolCall.objects.filter(call_id=row.call_id).count() == 1
 
 
+@pytest.mark.django_db(transaction=True)
+def test_a_transaction_holds_from_its_first_statement_on_and_without_one_each_counts():
+    kept, undone = (
+        ToolCall(call_id=name, group=name, requested_at=datetime.now(UTC))
+        for name in ("kept", "undone")
+    )
+    INSERT.one(kept)
+    for undo in (partial(INSERT.one, undone), partial(INSERT.many, [undone, kept])):
+        with suppress(IntegrityError), transaction.atomic():
+            undo()
+            transaction.set_rollback(True)
+    values = {"step": 0, "requested_at": datetime.now(UTC)}
+    with transaction.atomic():
+        assert INSTANCES.all(group="undone", **values) == []
+        assert connection.in_atomic_block
+        INSERT.one(undone)
+        transaction.set_rollback(True)
+    assert [row.call_id for row in ToolCall.objects.all()] == ["kept"]
+
+
 def test_an_update_may_count_up():
     row = ToolCall.objects.create(call_id=str(uuid4()), requested_at=datetime.now(UTC), step=2)
     count = Update(
@@ -173,8 +194,9 @@ def test_an_update_may_count_up():
     assert count.run(pk=row.pk, by=3) == 1
     assert count.run_each([{"pk": row.pk, "by": 1}, {"pk": row.pk, "by": 2}]) == 2
     assert count.run_each([]) == 0
+    assert count.run_each([{"pk": row.pk, "by": 1}] * 6) == 6
     row.refresh_from_db()
-    assert row.step == 8
+    assert row.step == 14
 
 
 def test_who_listens_to_instances_is_told_of_those_that_are_read():

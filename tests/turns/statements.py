@@ -6,14 +6,14 @@ import pytest
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.utils import CursorWrapper
 
-from governance import prepared_statements
+from governance import drivers, prepared_statements
 
 KINDS = ("SELECT", "INSERT", "UPDATE", "DELETE")
 
 
 def ask_by_django(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let prepared statements go by Django's cursor, too: whoever patches that sees what all threads ask."""
-    monkeypatch.setattr(prepared_statements, "_kept_cursor", lambda database: None)
+    monkeypatch.setattr(prepared_statements, "driver_of", drivers.by_django)
 
 
 class Asked:

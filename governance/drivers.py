@@ -1,0 +1,189 @@
+"""Asks databases by their own libraries, for statements that were built once (sync ORM).
+
+Django's cursor, and that of psycopg below it, look at each statement anew: its places, its types, its transaction. That
+takes longer than the database takes to answer it.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from types import NoneType
+from typing import Any, Protocol
+from uuid import UUID
+
+Row = tuple[Any, ...]
+Values = Sequence[Any]
+
+_PLACE = "\0"  # which no SQL has in it
+_VALUES = " VALUES "
+_FEW = 4  # updates that are sent one by one; of more, psycopg waits once for all answers
+
+
+class Sql:
+    """SQL whose places are `%s`, as Django writes it, and the same as the driver takes it."""
+
+    def __init__(self, text: str, *, places: int, vendor: str) -> None:
+        self.text = text
+        self.own: Any = text
+        match vendor:
+            case "sqlite":
+                self.own = text % (("?",) * places)
+            case "postgresql":
+                pieces = (text % ((_PLACE,) * places)).split(_PLACE)
+                self.own = [piece.encode() for piece in pieces]
+
+
+class Driver(Protocol):
+    """What asks a database for the thread whose connection it has."""
+
+    def fetch(self, sql: Sql, values: Values) -> list[Row]:
+        """Return the rows of a statement."""
+        ...
+
+    def execute(self, sql: Sql, values: Values) -> int:
+        """Return how many rows a statement has changed."""
+        ...
+
+    def execute_many(self, sql: Sql, many: Sequence[Values]) -> int:
+        """Execute a statement once for each list of values; return how many rows were changed in all."""
+        ...
+
+    def insert_many(self, sql: Sql, many: Sequence[Values]) -> None:
+        """Insert a row for each list of values."""
+        ...
+
+
+class _Cursor:
+    """A cursor: that of Django, or the database's own, which takes its own SQL."""
+
+    def __init__(self, cursor: Any, *, is_own: bool) -> None:
+        self._cursor = cursor
+        self._name = "own" if is_own else "text"
+
+    def fetch(self, sql: Sql, values: Values) -> list[Row]:
+        self._cursor.execute(getattr(sql, self._name), values)
+        return list(self._cursor.fetchall())
+
+    def execute(self, sql: Sql, values: Values) -> int:
+        self._cursor.execute(getattr(sql, self._name), values)
+        return int(self._cursor.rowcount)
+
+    def execute_many(self, sql: Sql, many: Sequence[Values]) -> int:
+        self._cursor.executemany(getattr(sql, self._name), many)
+        return int(self._cursor.rowcount)
+
+    def insert_many(self, sql: Sql, many: Sequence[Values]) -> None:
+        self.execute_many(sql, many)
+
+
+class _Postgres:
+    """libpq, by way of psycopg: values stand in the statement, as Django's cursor has them by default.
+
+    The first statement of a transaction begins it. Rows are read as psycopg's cursor reads them.
+    """
+
+    def __init__(self, connection: Any, cursor: Any) -> None:
+        from psycopg import adapt, errors, pq  # noqa: PLC0415 - an extra
+
+        self._connection = connection
+        self._cursor = cursor
+        self._transformer = adapt.Transformer(cursor)
+        self._errors = errors
+        self._idle = pq.TransactionStatus.IDLE
+        self._lost = pq.ConnStatus.BAD
+        self._done = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
+
+    def fetch(self, sql: Sql, values: Values) -> list[Row]:
+        result = self._ask(self._render(sql, values))
+        self._transformer.set_pgresult(result)
+        return list(self._transformer.load_rows(0, result.ntuples, tuple))
+
+    def execute(self, sql: Sql, values: Values) -> int:
+        return self._ask(self._render(sql, values)).command_tuples or 0
+
+    def execute_many(self, sql: Sql, many: Sequence[Values]) -> int:
+        if len(many) <= _FEW:
+            return sum(self.execute(sql, values) for values in many)
+        self._cursor.executemany(sql.text, many)
+        return int(self._cursor.rowcount)
+
+    def insert_many(self, sql: Sql, many: Sequence[Values]) -> None:
+        head = sql.own[0].index(_VALUES.encode()) + len(_VALUES)
+        first, *others = (self._render(sql, values) for values in many)
+        self._ask(b", ".join([first, *(row[head:] for row in others)]))
+
+    def _render(self, sql: Sql, values: Values) -> bytes:
+        """Return a statement with its values in their places."""
+        other = self._transformer.as_literal
+        parts = [sql.own[0]]
+        for value, piece in zip(values, sql.own[1:], strict=True):
+            literal = _LITERALS.get(type(value), other)
+            parts += (literal(value), piece)
+        return b"".join(parts)
+
+    def _ask(self, statement: bytes) -> Any:
+        connection = self._connection
+        pgconn = connection.pgconn
+        if pgconn.transaction_status == self._idle and not connection.autocommit:
+            statement = b"BEGIN; " + statement
+        result = pgconn.exec_(statement)
+        if result.status in self._done:
+            return result
+        if pgconn.status == self._lost:
+            raise self._errors.OperationalError(result.get_error_message())
+        raise self._errors.error_from_result(result)
+
+
+# As psycopg writes them, which looks for the way of each value.
+_LITERALS: dict[type, Callable[[Any], bytes]] = {
+    NoneType: lambda _: b"NULL",
+    bool: lambda value: b"true" if value else b"false",
+    int: lambda value: b" %d" % value,
+    UUID: lambda value: b"'%s'::uuid" % value.hex.encode(),
+}
+_kept = threading.local()
+
+
+def driver_of(database: Any) -> Driver:
+    """Return what asks the default database for this thread; it is kept as long as the connection.
+
+    It is Django's cursor if Django has to look at each statement.
+    """
+    raw = database.connection
+    is_checked = database.health_check_done or not database.health_check_enabled
+    is_watched = database.force_debug_cursor or database.execute_wrappers
+    if raw is None or is_watched or not is_checked or database.needs_rollback:
+        return by_django(database)
+    if getattr(_kept, "raw", None) is not raw:
+        _kept.driver = _made(database, raw)
+        _kept.raw = raw
+    driver: Driver = _kept.driver
+    return driver
+
+
+def by_django(database: Any) -> Driver:
+    """Return a cursor of Django, who sees each statement."""
+    return _Cursor(database.cursor(), is_own=False)
+
+
+def _made(database: Any, raw: Any) -> Driver:
+    if database.vendor == "sqlite":
+        return _Cursor(raw.cursor(), is_own=True)
+    cursor = database.cursor().cursor
+    if database.vendor == "postgresql" and _begins_plainly(raw) and _binds_here(cursor):
+        return _Postgres(raw, cursor)
+    return _Cursor(cursor, is_own=False)
+
+
+def _begins_plainly(raw: Any) -> bool:
+    """Whether a transaction of this connection to PostgreSQL begins with no more than that word."""
+    asked = ("isolation_level", "read_only", "deferrable")
+    return all(getattr(raw, name, "unknown") is None for name in asked)
+
+
+def _binds_here(cursor: Any) -> bool:
+    """Whether values stand in the statement when the server gets it: psycopg 3, without `server_side_binding`."""
+    try:
+        from psycopg import ClientCursor  # noqa: PLC0415 - an extra
+    except ImportError:
+        return False
+    return isinstance(cursor, ClientCursor)

@@ -1,0 +1,26 @@
+"""Hot statements on PostgreSQL: the tests of both ways, once more. Elsewhere they run on SQLite."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from scripts.servers import Postgres
+from tests.support import LONG_PATIENCE
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+BOTH_WAYS = ("tests/governance/test_prepared_statements.py", "tests/turns/test_hot_statements.py")
+
+
+def test_each_way_has_the_same_rows_on_postgresql(postgres: Postgres):
+    postgres.run("CREATE DATABASE statements")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *BOTH_WAYS],
+        cwd=ROOT,
+        env={**os.environ, "TEST_DATABASE_URL": postgres.database_url("statements")},
+        capture_output=True,
+        text=True,
+        timeout=LONG_PATIENCE,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-5_000:]
