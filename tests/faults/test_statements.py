@@ -20,7 +20,7 @@ def test_each_way_has_the_same_rows_on_postgresql(postgres: Postgres):
         env={**os.environ, "TEST_DATABASE_URL": postgres.database_url("statements")},
         capture_output=True,
         text=True,
-        timeout=LONG_PATIENCE,
+        timeout=2 * LONG_PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-5_000:]
