@@ -9,11 +9,11 @@ import pytest
 from governance.core.calls import CallStatus, Disposition, ErrorType, ToolCall
 from governance.core.cancel_reasons import CancelReason
 from governance.core.cancellation import Cancellation
-from governance.core.executor import ToolExecutor
+from governance.core.executor import Timing, ToolExecutor
 from governance.core.policy import TimeoutSource
 from governance.core.ports import Host
 from tests.governance.core.process_table import runs
-from tests.support import NoApprovals, eventually
+from tests.support import NoApprovals, eventually, with_room
 
 pytestmark = [
     pytest.mark.usefixtures("_no_pipe_is_left"),
@@ -24,7 +24,8 @@ pytestmark = [
 @pytest.fixture
 async def governed(harness):
     """Run a command under the executor, with limits of its own."""
-    executor = ToolExecutor(registry=harness.registry, policies=NoApprovals())
+    patient = Timing(cancel_grace=with_room(Timing().cancel_grace))
+    executor = ToolExecutor(registry=harness.registry, policies=NoApprovals(), timing=patient)
 
     def run(command, *, token=None, idle_timeout=None, **arguments):
         tool = harness.registry.get("exec")
