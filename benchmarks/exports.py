@@ -20,10 +20,17 @@ from scripts.servers import free_port
 PATIENCE = 60.0
 LEAVES_AFTER = 1_000_000  # bytes
 QUIET = 2.0  # seconds without another row: it has ended
-APPLICATION = "config.asgi:application"
 SERVERS = {
-    "Daphne": ("daphne", "-b", "127.0.0.1", "-p", "{port}", APPLICATION),
-    "uvicorn": ("uvicorn", "--log-level", "error", "--port", "{port}", APPLICATION),
+    "serve": ("manage.py", "serve", "--port", "{port}"),
+    "uvicorn": (
+        "-m",
+        "uvicorn",
+        "--log-level",
+        "error",
+        "--port",
+        "{port}",
+        "config.asgi:application",
+    ),
 }
 
 
@@ -82,7 +89,7 @@ def _signed_in() -> dict[str, str]:
 def _serving(command: tuple[str, ...], cookies: dict[str, str]) -> Iterator[Server]:
     port = free_port()
     words = [word.format(port=port) for word in command]
-    process = subprocess.Popen([sys.executable, "-m", *words])
+    process = subprocess.Popen([sys.executable, *words])
     try:
         base = f"http://127.0.0.1:{port}"
         with httpx.Client(

@@ -20,7 +20,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class LifespanApplication:
-    """Answers `lifespan` for servers that speak it (uvicorn and others); Daphne does not: `manage.py serve` does it."""
+    """Answers `lifespan`. Without it, as under `manage.py serve`, the server starts and drains by itself."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         while True:

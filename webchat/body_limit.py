@@ -1,4 +1,4 @@
-"""Refuses huge bodies before they are read whole: Django and Daphne would first put them on the disk."""
+"""Refuses huge bodies before they are read whole: Django would first put them on the disk."""
 
 import json
 from typing import Any
@@ -7,13 +7,6 @@ from django.conf import settings
 from django.utils.translation import gettext as _
 
 from turns.conf import app_settings as turn_settings
-
-STATUS = 413
-
-
-def refusal() -> bytes:
-    """Return the answer, in the site's language: nobody has asked for another one yet."""
-    return json.dumps({"error": _("The body is too large."), "code": "body_too_large"}).encode()
 
 
 class _TooLarge(Exception):
@@ -27,14 +20,9 @@ class BodyLimit:
         self.inner = inner
         self._limit = limit
 
-    @property
-    def limit(self) -> int | None:
-        """The most bytes that a body may have; None = any number."""
-        return _largest_body() if self._limit is None else self._limit
-
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Pass the request on, as long as its body is small enough."""
-        limit = self.limit
+        limit = _largest_body() if self._limit is None else self._limit
         if limit is None or scope["type"] != "http":
             await self.inner(scope, receive, send)
             return
@@ -53,24 +41,16 @@ class BodyLimit:
                 raise _TooLarge  # noqa: TRY301 - one way to refuse
             await self.inner(scope, counted, send)
         except _TooLarge:
-            body = refusal()
+            # In the site's language: nobody has asked for another one yet.
+            refusal = {"error": _("The body is too large."), "code": "body_too_large"}
+            body = json.dumps(refusal).encode()
             headers = [
                 (b"content-type", b"application/json"),
                 (b"content-length", str(len(body)).encode()),
                 (b"connection", b"close"),
             ]
-            await send({"type": "http.response.start", "status": STATUS, "headers": headers})
+            await send({"type": "http.response.start", "status": 413, "headers": headers})
             await send({"type": "http.response.body", "body": body})
-
-
-def limit_of(application: Any) -> int | None:
-    """Return the limit of an ASGI application; None if it has none."""
-    while application is not None:
-        if isinstance(application, BodyLimit):
-            return application.limit
-        routes = getattr(application, "application_mapping", {})
-        application = routes.get("http") or getattr(application, "application", None)
-    return None
 
 
 def _largest_body() -> int | None:

@@ -92,7 +92,7 @@ def check_runserver(**_: Any) -> list[checks.CheckMessage]:
     return [
         checks.Warning(
             "This runserver knows no WebSockets: the chat pages will not hear anything.",
-            hint='Put "daphne" first in INSTALLED_APPS, or start `manage.py serve` instead.',
+            hint='Start `manage.py serve` instead, or install daphne and put "daphne" first in INSTALLED_APPS.',
             id="webchat.W023",
         )
     ]

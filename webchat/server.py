@@ -1,115 +1,49 @@
-"""Runs Daphne in this process. The turn supervisor starts before the first request and drains at the end."""
-
-# Daphne installs its reactor when it is imported, so it comes before everything that may import Twisted.
-import daphne.server  # isort: skip
-import daphne.http_protocol  # isort: skip
-import daphne.ws_protocol  # isort: skip
+"""Runs uvicorn in this process. The turn supervisor starts before the first request and drains at the end."""
 
 import asyncio
 import logging
-from collections.abc import Callable
+import os
+import socket
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Any
+
+import uvicorn
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.http11 import Request
+from websockets.protocol import State
 
 from turns.running import runtime
 from turns.running.draining import Drain
-from webchat.body_limit import STATUS, limit_of, refusal
 from webchat.send_queue import SEND_NOW
 
 logger = logging.getLogger(__name__)
 
-
-class BoundedRequest(daphne.http_protocol.WebRequest):  # type: ignore[misc]  # Daphne is not typed
-    """Refuses a body that is larger than the application takes; Daphne reads every body whole before it asks."""
-
-    _received = 0
-    _is_refused = False
-
-    def gotLength(self, length: int | None) -> None:  # noqa: N802 - Twisted's name
-        """Refuse by the length that the client declares."""
-        super().gotLength(length)
-        self._check(length or 0)
-
-    def handleContentChunk(self, data: bytes) -> None:  # noqa: N802 - Twisted's name
-        """Refuse by what has come: a client need not say how much that will be."""
-        self._received += len(data)
-        self._check(self._received)
-        if not self._is_refused:
-            super().handleContentChunk(data)
-
-    def _check(self, size: int) -> None:
-        limit = limit_of(self.server.application)
-        if self._is_refused or limit is None or size <= limit:
-            return
-        self._is_refused = True
-        body = refusal()
-        head = f"HTTP/1.1 {STATUS} Content Too Large\r\nContent-Type: application/json\r\n"
-        head += f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-        self.channel.transport.write(head.encode() + body)
-        self.channel.loseConnection()
+MAX_FRAME = 1024 * 1024  # bytes that a client may send at once
+CLOSING_BOUND = 1  # seconds for answers that are still on their way, once everything was drained
 
 
-def _do_nothing() -> None:
-    pass
+class WebSocketProtocol(WebSocketsSansIOProtocol):
+    """Lets the application of a socket write at once, while the client keeps up."""
 
-
-class FlowControlledProtocol(daphne.ws_protocol.WebSocketProtocol):  # type: ignore[misc]  # Daphne is not typed
-    """Closes with any registered code, such as 1012 ("the server restarts"), and lets senders wait for the client.
-
-    Without that wait, unread frames would pile up here, and the socket's send queue would never fill.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._writable = asyncio.Event()
-        self._writable.set()
-
-    def serverClose(self, code: int | None = None) -> None:  # noqa: N802 - Daphne's name
-        # `sendClose` raises for all codes between 1000 and 3000, as a browser's own `close()` does. The browser
-        # would be told 1006, which says nothing.
-        self.sendCloseFrame(code=1000 if code is None else code)
-
-    def onOpen(self) -> None:  # noqa: N802 - Autobahn's name
-        """Ask the transport to report when its buffer is full."""
-        super().onOpen()
-        self.transport.unregisterProducer()  # the HTTP channel's, which would stop reading from the client
-        self.transport.registerProducer(self, True)  # noqa: FBT003 - Twisted's signature
-
-    def pauseProducing(self) -> None:  # noqa: N802 - Twisted's name
-        """The transport's buffer is full (64 KiB)."""
-        self._writable.clear()
-
-    def resumeProducing(self) -> None:  # noqa: N802 - Twisted's name
-        """The buffer is empty again."""
-        self._writable.set()
-
-    def stopProducing(self) -> None:  # noqa: N802 - Twisted's name
-        """The connection is gone: release the senders."""
-        self._writable.set()
+    def handle_connect(self, event: Request) -> None:
+        """Tell the application how."""
+        super().handle_connect(event)
+        if not self.close_sent:
+            extensions: dict[str, Any] = {SEND_NOW: {"send": self.send_now}}
+            self.scope["extensions"].update(extensions)
 
     def send_now(self, text: str) -> bool:
         """Write a frame if the socket is open and its buffer has room. Return whether it was so."""
-        if not self._writable.is_set() or self.state != self.STATE_OPEN:
+        is_open = self.handshake_complete and self.conn.state is State.OPEN
+        if not is_open or not self.writable.is_set() or self.transport.is_closing():
             return False
-        transport = self.transport
-        if not (hasattr(transport, "doWrite") and transport.connected):  # TLS has a layer between
-            self.serverSend(text)
-            return True
-        # Twisted would ask the event loop to call it back as soon as the socket takes something. It does, nearly always.
-        transport.startWriting = _do_nothing
-        try:
-            self.serverSend(text)
-        finally:
-            del transport.startWriting
-        if transport.doWrite() is not None or transport.dataBuffer:
-            transport.startWriting()  # the rest, or what has gone wrong, is the loop's
+        self.conn.send_text(text.encode())
+        self.transport.write(b"".join(self.conn.data_to_send()))
         return True
 
-    async def wait_until_writable(self) -> None:
-        """Wait until the client has read what was written."""
-        await self._writable.wait()
 
-
-class TurnServer(daphne.server.Server):  # type: ignore[misc]  # Daphne is not typed
+class TurnServer(uvicorn.Server):
     """Serves HTTP and WebSocket. The first signal drains, the second cancels what still runs, the third leaves at once.
 
     `say` gets sentences for whoever started the server.
@@ -118,17 +52,24 @@ class TurnServer(daphne.server.Server):  # type: ignore[misc]  # Daphne is not t
     def __init__(
         self, application: Any, *, host: str, port: int, say: Callable[[str], None]
     ) -> None:
-        address = host.replace(":", r"\:")
-        super().__init__(
-            application=application,
-            endpoints=[f"tcp:port={port}:interface={address}"],
-            signal_handlers=False,
-            ready_callable=self._ready,
-            websocket_max_message_size=1024 * 1024,
-            server_name="turnkeeper",
+        config = uvicorn.Config(
+            application,
+            host=host,
+            port=port,
+            loop="asyncio",  # others have no place where tools that ask to exit are contained
+            ws=WebSocketProtocol,
+            ws_max_size=MAX_FRAME,
+            ws_per_message_deflate=False,  # it costs more than such short frames save
+            lifespan="off",  # a project's application need not know of it
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,  # the site decides whom it believes
+            server_header=False,
+            headers=[("server", "turnkeeper")],
+            timeout_graceful_shutdown=CLOSING_BOUND,
         )
+        super().__init__(config)
         self._exit_code = 0
-        self._address = f"{host}:{port}"
         self._say = say
         self._drain: Drain | None = None
 
@@ -137,53 +78,63 @@ class TurnServer(daphne.server.Server):  # type: ignore[misc]  # Daphne is not t
         """What the process should return."""
         return self._exit_code or (self._drain.exit_code if self._drain else 0)
 
-    def create_application(self, protocol: Any, scope: dict[str, Any]) -> Any:
-        """Tell the application of a socket how to write at once."""
-        if isinstance(protocol, FlowControlledProtocol):
-            scope["extensions"] = {SEND_NOW: {"send": protocol.send_now}}
-        return super().create_application(protocol, scope)
-
-    async def handle_reply(self, protocol: Any, message: Any) -> None:
-        """Send what the application says; return when the client has room for more."""
-        await super().handle_reply(protocol, message)
-        if isinstance(protocol, FlowControlledProtocol) and message["type"] == "websocket.send":
-            await protocol.wait_until_writable()
-
-    def listen_success(self, port: Any) -> None:
-        super().listen_success(port)
-        self._say(f"Serving on http://{self._address} (Ctrl-C to stop)")
-
-    def listen_error(self, failure: Any) -> None:
-        """Say why the server cannot listen, and end."""
-        self._exit_code = 1
-        self._say(
-            f"Cannot listen on {self._address}: {failure.getErrorMessage()} Set PORT to a free one."
-        )
-        self.stop()
-
-    def _ready(self) -> None:
-        self.ws_factory.protocol = FlowControlledProtocol
-        build = self.http_factory.buildProtocol
-
-        def build_bounded(address: Any) -> Any:
-            protocol = build(address)
-            protocol.requestFactory = BoundedRequest
-            return protocol
-
-        self.http_factory.buildProtocol = build_bounded
-        loop = asyncio.get_event_loop()
-        self._drain = Drain(loop, leave=self.stop, say=self._say)
-        self._drain.watch_signals()
-        self._starting = loop.create_task(self._start(), name="start of the server")
-
-    async def _start(self) -> None:
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until a signal comes. Say why, if the address cannot be had."""
+        host, port = self.config.host, self.config.port
         try:
-            for other in await runtime.unreachable():
-                self._say(
-                    f"Another process uses this database too: {other}. Both work, but pages of one learn only within seconds what"
-                    " happens in the other. Stop one of them, or set REDIS_URL."
-                )
+            sockets = sockets or [_listen(host, port)]
+        except (OSError, OverflowError) as error:
+            self._exit_code = 1
+            problem = _words(error)
+            self._say(
+                f"Cannot listen on {_address(host, port)}: {problem}. Set PORT to a free one."
+            )
+            return
+        super().run(sockets)
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Let signals drain; the server itself is told once everything was."""
+        self._drain = Drain(asyncio.get_running_loop(), leave=self._leave, say=self._say)
+        self._drain.watch_signals()
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start the turns, then answer."""
+        try:
+            await self.start_turns()
         except Exception:
             logger.exception("The turn supervisor could not be started")
             self._exit_code = 1
-            self.stop()
+            self._leave()
+            return
+        await super().startup(sockets)
+        for listening in sockets or ():
+            host, port = listening.getsockname()[:2]
+            self._say(f"Serving on http://{_address(host, port)} (Ctrl-C to stop)")
+
+    async def start_turns(self) -> None:
+        """Start the turn supervisor. Tell of processes that this one does not hear."""
+        for other in await runtime.unreachable():
+            self._say(
+                f"Another process uses this database too: {other}. Both work, but pages of one learn only within seconds what"
+                " happens in the other. Stop one of them, or set REDIS_URL."
+            )
+
+    def _leave(self) -> None:
+        self.should_exit = True
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    takes_both = host == "::" and socket.has_dualstack_ipv6()
+    return socket.create_server((host, port), family=family, dualstack_ipv6=takes_both)
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _words(error: Exception) -> str:
+    number = getattr(error, "errno", None) or 0
+    return os.strerror(number) if number > 0 else str(error).rstrip(".")

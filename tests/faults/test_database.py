@@ -151,15 +151,15 @@ def test_g11_connections_that_were_cut_while_they_rested_answer_nobody_with_an_e
     assert [client.get(path).status_code for path in fill] == [200] * len(fill)
 
 
-@pytest.mark.parametrize("server", ["uvicorn", "daphne"])
+@pytest.mark.parametrize("server", ["serve", "uvicorn"])
 def test_readiness_is_told_in_time_though_the_database_hangs(
     scaled: MakeSite, postgres: Postgres, server: str
 ):
     site = scaled(WEBCHAT_READY_TIMEOUT=0.5)
-    if server == "uvicorn":
-        site.serve_uvicorn()
-    else:
+    if server == "serve":
         site.serve()
+    else:
+        site.serve_uvicorn()
     eventually_sync(site.is_ready, timeout=PATIENCE)
     postgres.signal(signal.SIGSTOP)
     try:

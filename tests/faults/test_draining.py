@@ -23,9 +23,9 @@ EXIT_BOUND = GRACE + ABANDON_AFTER + WRITE_BOUND + BUSY_EXIT
 TERMINATED = {0, -15}  # uvicorn ends by the signal that it was sent
 
 Start = Callable[[Site], Process]
-SERVERS = {"daphne": Site.serve, "uvicorn": Site.serve_uvicorn}
-DAPHNE_OFTEN = [
-    pytest.param(Site.serve, id="daphne"),
+SERVERS = {"serve": Site.serve, "uvicorn": Site.serve_uvicorn}
+SERVE_OFTEN = [
+    pytest.param(Site.serve, id="serve"),
     pytest.param(Site.serve_uvicorn, id="uvicorn", marks=pytest.mark.long),
 ]
 
@@ -134,7 +134,7 @@ def test_g10_with_the_default_grace_a_process_has_left_after_25_seconds(
 
 
 @pytest.mark.parametrize("is_hurried", [True, pytest.param(False, marks=pytest.mark.long)])
-@pytest.mark.parametrize("serve", DAPHNE_OFTEN)
+@pytest.mark.parametrize("serve", SERVE_OFTEN)
 def test_g10_a_blocked_event_loop_cannot_keep_the_process(
     embedded: MakeSite, serve: Start, is_hurried: bool
 ):

@@ -15,7 +15,7 @@ from tests.processes import Process
 CALLS = 1_000_000
 EXPORT = "/admin/governance/toolcall/export/csv/"
 MOST_GROWTH = 40  # MiB; the file has hundreds
-SERVERS = {"uvicorn": Site.serve_uvicorn, "Daphne": Site.serve}
+SERVERS = {"serve": Site.serve, "uvicorn": Site.serve_uvicorn}
 
 pytestmark = pytest.mark.long
 

@@ -35,17 +35,17 @@ def ask(client: Client, path: str) -> httpx.Response:
     return httpx.get(client.url + path, headers=headers, trust_env=False, timeout=READS)
 
 
-@pytest.mark.parametrize("server", ["uvicorn", "daphne"])
+@pytest.mark.parametrize("server", ["serve", "uvicorn"])
 def test_reads_and_sockets_go_on_while_another_process_holds_the_write_lock(
     embedded: MakeSite, server: str
 ):
     site = embedded(
         WEBCHAT_HEARTBEAT_INTERVAL=1.0, TURNS_LEASE_FENCE_AFTER=200.0, TURNS_LEASE_TTL=300.0
     )
-    if server == "uvicorn":
-        site.serve_uvicorn()
-    else:
+    if server == "serve":
         site.serve()
+    else:
+        site.serve_uvicorn()
     client = site.client()
     conversation = client.converse()
     before = client.say(conversation, "say before")

@@ -40,7 +40,7 @@ def open_files(process: Process) -> int:
     return len([*Path(f"/proc/{process.pid}/fd").iterdir()])
 
 
-def daphne(embedded: MakeSite, **settings: Any) -> Site:
+def serve(embedded: MakeSite, **settings: Any) -> Site:
     site = embedded(**settings)
     site.serve()
     return site
@@ -134,7 +134,7 @@ class SlowReader:
 @pytest.mark.parametrize(
     ("mode", "start"),
     [
-        pytest.param("embedded", daphne, id="embedded", marks=pytest.mark.long),
+        pytest.param("embedded", serve, id="embedded", marks=pytest.mark.long),
         pytest.param("scaled", uvicorn, id="scaled"),
     ],
 )
@@ -167,7 +167,7 @@ def test_who_has_no_free_file_descriptors_takes_nobody_for_dead_and_goes_on_when
 
 
 @pytest.mark.parametrize(
-    ("mode", "start"), [("embedded", daphne), ("scaled", uvicorn)], ids=["daphne", "uvicorn"]
+    ("mode", "start"), [("embedded", serve), ("scaled", uvicorn)], ids=["serve", "uvicorn"]
 )
 def test_g12_clients_that_do_not_read_take_no_memory_and_delay_nobody(
     request: pytest.FixtureRequest, mode: str, start: Callable[..., Site]

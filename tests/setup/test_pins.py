@@ -71,7 +71,7 @@ def test_all_holds_whatever_the_site_can_use_but_the_browser():
 
 def test_the_default_has_no_vendor_and_nothing_for_several_processes():
     assert LARGE.isdisjoint(pins("base"))
-    assert pins("base").keys() & {"redis", "procrastinate", "uvicorn"} == set()
+    assert pins("base").keys() & {"redis", "procrastinate", "psycopg"} == set()
     assert pins("dev").keys() >= LARGE
 
 

@@ -45,8 +45,6 @@ OF_EXTRAS = {
     "psycopg_pool",
     "pydantic_ai",
     "redis",
-    "uvicorn",
-    "websockets",
 }
 
 

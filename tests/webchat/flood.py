@@ -36,7 +36,7 @@ def memory() -> int:
 class FloodServer(TurnServer):
     """Runs no turns."""
 
-    async def _start(self) -> None:
+    async def start_turns(self) -> None:
         self._say("started")
 
 

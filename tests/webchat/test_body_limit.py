@@ -1,4 +1,4 @@
-"""Bodies that are too large are refused before they are read whole, by both servers."""
+"""Bodies that are too large are refused before they are read whole, by `serve` and by uvicorn alone."""
 
 import json
 import os
@@ -18,12 +18,12 @@ from webchat.body_limit import BodyLimit
 LIMIT = 3_000_000
 
 
-@pytest.fixture(params=["daphne", "uvicorn"])
+@pytest.fixture(params=["serve", "uvicorn"])
 def port(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[int]:
     """Serve the site by one of the servers."""
     site = Site(tmp_path, TURNS_ATTACHMENT_MAX_BYTES=str(LIMIT))
     try:
-        if request.param == "daphne":
+        if request.param == "serve":
             site.start()
             yield site.port
         else:

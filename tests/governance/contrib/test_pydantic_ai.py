@@ -748,7 +748,7 @@ async def hang() -> str:
     await asyncio.Event().wait()
 
 print(asyncio.run(agent.run("go")).output)
-frameworks = {"django", "channels", "asgiref", "daphne", "ninja", "twisted"}
+frameworks = {"django", "channels", "asgiref", "ninja"}
 print(sorted(frameworks & {name.partition(".")[0] for name in sys.modules}))
 """
 

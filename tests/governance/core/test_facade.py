@@ -19,7 +19,7 @@ async def main():
     print((await executor.run(call)).result)
 
 asyncio.run(main())
-frameworks = {"django", "channels", "asgiref", "daphne", "ninja", "twisted"}
+frameworks = {"django", "channels", "asgiref", "ninja", "uvicorn"}
 print(sorted(frameworks & {name.partition(".")[0] for name in sys.modules}))
 """
 

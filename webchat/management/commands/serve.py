@@ -16,9 +16,9 @@ from webchat.server import TurnServer
 
 
 class Command(BaseCommand):
-    """Serves with Daphne; starts the turn supervisor first and drains it on Ctrl-C or SIGTERM."""
+    """Serves with uvicorn; starts the turn supervisor first and drains it on Ctrl-C or SIGTERM."""
 
-    help = "Serve the site and run its turns in this process (Daphne)."
+    help = "Serve the site and run its turns in this process (uvicorn)."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Take the address from the command line or the environment."""
