@@ -68,9 +68,13 @@ class LogPoller:
         """Poll at once after an event that changes a status; this is a sink of the turns."""
         declared = EVENTS.get(event["type"])
         may_change = declared is not None and declared.changes_status
-        if may_change and self._subscribers and self._loop is not None:
-            with suppress(RuntimeError):  # the loop of the sockets is closed
-                self._loop.call_soon_threadsafe(self._wakeup.set)
+        if not (may_change and self._subscribers and self._loop is not None):
+            return
+        if asyncio.get_running_loop() is self._loop:
+            self._wakeup.set()
+            return
+        with suppress(RuntimeError):  # the loop of the sockets is closed
+            self._loop.call_soon_threadsafe(self._wakeup.set)
 
     def push(self, _conversation_id: UUID, _delta: dict[str, Any]) -> None:
         """Streamed text changes no status."""

@@ -11,13 +11,13 @@ from django.contrib.auth.models import User
 from django.test import AsyncClient
 from pydantic import TypeAdapter
 
-from tests.support import eventually
+from tests.support import PATIENCE, eventually
 from tests.webchat.sockets import Frame, Socket
 from turns import services
 from turns.models import Conversation
 from turns.selectors.conversation_status import ConversationStatus, Overview, StatusMark
 from turns.services import ConversationSummary
-from webchat import api_schemas
+from webchat import api_schemas, log_poller
 from webchat.feed import encode_frame
 from webchat.log_poller import LogPoller
 from webchat.overview_tracker import EncodedOverview, OverviewTracker
@@ -214,26 +214,56 @@ def test_only_what_is_new_to_a_client_is_sent():
     assert tracker.changes(EncodedOverview(Overview())) is None
 
 
+class Tab:
+    def __init__(self, conversation_id: UUID, *, user_id: Any, told: Callable[[], object]) -> None:
+        self.conversation_id = conversation_id
+        self.user_id = user_id
+        self._told = told
+
+    async def catch_up_to(self, last_seq: int) -> None:
+        pass
+
+    def update_overview(self, overview: EncodedOverview) -> None:
+        self._told()
+
+
 async def test_a_poll_lets_others_in_between_two_sockets(person: User):
     told: list[str] = []
 
-    class Tab:
-        user_id = person.pk
+    def tell() -> None:
+        told.append("overview")
+        asyncio.get_running_loop().call_soon(told.append, "text")
 
-        def __init__(self, number: int) -> None:
-            self.conversation_id = PLACES[number]
-
-        async def catch_up_to(self, last_seq: int) -> None:
-            pass
-
-        def update_overview(self, overview: EncodedOverview) -> None:
-            told.append("overview")
-            asyncio.get_running_loop().call_soon(told.append, "text")
-
-    poller, tabs = LogPoller(), [Tab(number) for number in range(3)]
+    poller = LogPoller()
+    tabs = [Tab(place, user_id=person.pk, told=tell) for place in PLACES[:3]]
     for tab in tabs:
         poller.subscribe(tab)
     await eventually(lambda: len(told) >= 6)
     for tab in tabs:
         await poller.unsubscribe(tab)
     assert told[:6] == ["overview", "text"] * 3
+
+
+async def test_an_event_of_any_loop_starts_a_poll_and_one_of_the_sockets_loop_takes_no_detour(
+    person: User, settings: Any, monkeypatch: pytest.MonkeyPatch
+):
+    settings.WEBCHAT_LOG_CHECK_INTERVAL = 3600.0
+    monkeypatch.setattr(log_poller, "MIN_INTERVAL", 0.0)
+    told, poller, loop = asyncio.Event(), LogPoller(), asyncio.get_running_loop()
+    tab = Tab(PLACES[0], user_id=person.pk, told=told.set)
+
+    async def publish() -> None:
+        await poller.publish(PLACES[0], {"type": "turn_end"})
+
+    async def is_told() -> None:  # the loop sleeps meanwhile, unless it is woken
+        await asyncio.wait_for(told.wait(), PATIENCE)
+        told.clear()
+
+    poller.subscribe(tab)
+    await is_told()
+    with monkeypatch.context() as here:
+        here.setattr(loop, "call_soon_threadsafe", None)
+        await publish()
+    await is_told()
+    await asyncio.gather(is_told(), asyncio.to_thread(asyncio.run, publish()))
+    await poller.unsubscribe(tab)
