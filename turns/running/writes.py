@@ -134,7 +134,6 @@ class Writer:
         """
         loop = asyncio.get_running_loop()
         entry = _Entry(change=change, item=item, urgency=urgency, done=loop.create_future())
-        entry.done.add_done_callback(_look_at)
         self._waiting.append(entry)
         if self._writing is None or self._writing.done():
             writing = self._write(pauses=more_follows)
@@ -219,17 +218,12 @@ class _Batch:
         for entry in self._entries:
             if not entry.done.done():
                 entry.done.set_exception(error)
+                entry.done.exception()  # looked at, in case nobody waits for it (any more)
 
     def _take(self) -> None:
         if not self._entries:
             self._entries, self._waiting[:] = list(self._waiting), []
             self._write = Write(self._turn, self._entries, events=self._write.events)
-
-
-def _look_at(done: "asyncio.Future[None]") -> None:
-    """Look at what went wrong, in case nobody waits for it (any more)."""
-    if not done.cancelled():
-        done.exception()
 
 
 _write_in_db = run_in_db_thread_plainly(Write.__call__)
