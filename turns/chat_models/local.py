@@ -16,7 +16,7 @@ from django.utils.translation import ngettext
 
 from turns.chat_models.commands import Answer, CommandProblem, Slowly, parse
 from turns.chat_models.guide import not_understood, talk
-from turns.chat_models.summaries import cited, code, plain, summarise
+from turns.chat_models.summaries import code, plain, quoted, summarise
 from turns.core.chat_model import (
     ChatDelta,
     ChatRequest,
@@ -129,7 +129,10 @@ def _quoted(texts: Sequence[str], mark: str) -> tuple[str, ...]:
     """Quote the reports or the files, with what is in them. Nothing of it is a command."""
     marked = [text.removeprefix(mark).strip() for text in texts if text.startswith(mark)]
     parts = [text.partition("\n") for text in marked]
-    return tuple(f"{plain(first)}\n\n{cited(rest)}".rstrip() for first, _newline, rest in parts)
+    return tuple(
+        f"{plain(first)}\n\n{quoted(rest, is_speech=True)}".rstrip()
+        for first, _newline, rest in parts
+    )
 
 
 def _by_the_way(texts: Sequence[str]) -> str:

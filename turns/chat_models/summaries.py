@@ -3,7 +3,6 @@
 import re
 from collections.abc import Sequence
 from itertools import groupby
-from operator import itemgetter
 
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
@@ -17,104 +16,75 @@ MAX_REPORTS = 12
 _TITLE_LENGTH = 80
 
 # Results that are written for the model begin with a mark; sentences about the call itself begin with "It".
-_MARKED = re.compile(r"\[(?:TIMEOUT|CANCELLED|ERROR|INTERRUPTED|EXPIRED)\] (?P<sentences>.*)")
-_DENIED = re.compile(r"\[DENIED\] (?P<said>.*)\nIt had no effect\..*", re.DOTALL)
+_MARKED = re.compile(r"\[(?:TIMEOUT|CANCELLED|ERROR|INTERRUPTED|EXPIRED)\] (.*)")
+_DENIED = re.compile(r"\[DENIED\] (.*)\nIt had no effect\..*", re.DOTALL)
 _LOOP = re.compile(r"\n\[LOOP\] (.*)\Z")
-_PARTIAL_OUTPUT = "Partial output before it was ended:\n"
-_SENTENCE_END = re.compile(r"(?<=[.!?]) +")
-_SPECIAL = re.compile(r"([\\`*_\[\]<>#|~])")
 
 
 def summarise(since: Sequence[Message]) -> str:
     """Return what ran since the user spoke and how it ended, with short outputs quoted."""
-    uses = {use.id: use for message in since for use in message.tool_uses}
-    results = [
-        each for message in since for each in message.tool_results if each.tool_use_id in uses
-    ]
-    outcomes = [_outcome(uses[result.tool_use_id], result) for result in results]
-    groups = [list(group) for _same, group in groupby(outcomes, key=itemgetter(0, 1))]
-    sections = [_section(group) for group in groups[:MAX_REPORTS]]
-    if len(results) > 1:
-        counted = {"good": sum(not each.is_error for each in results), "all": len(results)}
-        sections.insert(0, _("%(good)d of %(all)d calls succeeded.") % counted)
-    if more := sum(map(len, groups[MAX_REPORTS:])):
+    calls = {call.id: call for message in since for call in message.tool_uses}
+    results = [result for message in since for result in message.tool_results]
+    outcomes = groupby(results, key=lambda result: _outcome(calls[result.tool_use_id], result))
+    groups = [(told, list(alike)) for told, alike in outcomes]
+    counted = {"good": sum(not each.is_error for each in results), "all": len(results)}
+    paragraphs = [_("%(good)d of %(all)d calls succeeded.") % counted] if len(results) > 1 else []
+    for (title, sentence, output), alike in groups[:MAX_REPORTS]:
+        times = _(" (%(count)d times)") % {"count": len(alike)} if len(alike) > 1 else ""
+        paragraphs += [title + sentence + times, output]
+        if warnings := [said for each in alike for said in _LOOP.findall(each.content)]:
+            paragraphs.append(_("Loop detector: %(warning)s") % {"warning": plain(warnings[-1])})
+    if more := sum(len(alike) for _told, alike in groups[MAX_REPORTS:]):
         rest = ngettext(
             "… and %(count)d more call: see its card.",
             "… and %(count)d more calls: see their cards.",
             more,
         )
-        sections.append(rest % {"count": more})
-    return "\n\n".join(sections)
-
-
-def _section(group: Sequence[tuple[str, str, str]]) -> str:
-    """Return what is told of calls that ended alike, once, with the last warning."""
-    head, output, _warning = group[0]
-    if len(group) > 1:
-        head += _(" (%(count)d times)") % {"count": len(group)}
-    warning = next((said for _head, _output, said in reversed(group) if said), "")
-    return "\n\n".join(filter(None, (head, output, warning)))
+        paragraphs.append(rest % {"count": more})
+    return "\n\n".join(filter(None, paragraphs))
 
 
 def _outcome(call: ToolUseBlock, result: ToolResultBlock) -> tuple[str, str, str]:
-    """Return how a call ended, its output, and the loop detector's warning behind its result (A4)."""
-    content, *said = _LOOP.split(result.content)
-    warning = _("Loop detector: %(warning)s") % {"warning": plain(said[0])} if said else ""
-    agent = {"agent": code(str(call.input.get("agent", "")))}
+    """Return the title of a call, how it ended, and its output; advice for a model is left out."""
+    content = _LOOP.sub("", result.content)
+    value = next((call.input[name] for name in MAIN_ARGUMENTS if name in call.input), "")
+    text = f"{value:g} s" if isinstance(value, int | float) else " ".join(str(value).split())
+    title = f"**{code(shortened(text, limit=_TITLE_LENGTH))}** — " if text else ""
+    names = {"tool": code(call.name), "agent": code(str(call.input.get("agent", "")))}
     if result.is_error:
-        sentence, output = _failure(call.name, content)
-    elif call.name == "sessions_ask":
-        sentence, output = _("%(agent)s answered:") % agent, cited(content)
-    elif call.name == "sessions_spawn":  # its result is advice for a model
-        sentence = _("%(agent)s is at work; its report comes here when it is done.") % agent
-        output = ""
-    else:
-        sentence = _("%(tool)s succeeded.") % {"tool": code(call.name)}
-        output = quoted(content)
-    return _title(call) + sentence, output, warning
+        return title, *_failure(call.name, content)
+    if call.name == "sessions_ask":
+        return title, _("%(agent)s answered:") % names, quoted(content, is_speech=True)
+    if call.name == "sessions_spawn":
+        return title, _("%(agent)s is at work; its report comes here when it is done.") % names, ""
+    return title, _("%(tool)s succeeded.") % names, quoted(content)
 
 
 def _failure(tool_name: str, content: str) -> tuple[str, str]:
-    """Return what happened, and the output that there was; advice for a model is left out."""
     first, _newline, rest = content.partition("\n")
     if denied := _DENIED.fullmatch(content):
-        told, rest = denied["said"], ""
+        told, rest = denied[1], ""
     elif marked := _MARKED.fullmatch(first):
-        begun, *others = _SENTENCE_END.split(marked["sentences"])
-        told = " ".join((begun, *(other for other in others if other.startswith("It "))))
+        begun, *others = re.split(r"(?<=[.!?]) +", marked[1])
+        told = " ".join([begun, *(each for each in others if each.startswith("It "))])
     else:
         reason = {"tool": code(tool_name), "reason": plain(first)}
         return _("%(tool)s failed: %(reason)s") % reason, quoted(rest)
     sentence = plain(told).replace(plain(f'Tool "{tool_name}"'), code(tool_name), 1)
-    return sentence, quoted(rest.removeprefix(_PARTIAL_OUTPUT))
+    return sentence, quoted(rest.removeprefix("Partial output before it was ended:\n"))
 
 
-def _title(call: ToolUseBlock) -> str:
-    value = next((call.input[name] for name in MAIN_ARGUMENTS if name in call.input), "")
-    text = f"{value:g} s" if isinstance(value, int | float) else " ".join(str(value).split())
-    return f"**{code(shortened(text, limit=_TITLE_LENGTH))}** — " if text else ""
-
-
-def quoted(output: str) -> str:
-    """Return an output in a fence, its end left out if it is long; nothing if it is blank."""
-    shown, rest = _cut(output)
+def quoted(text: str, *, is_speech: bool = False) -> str:
+    """Return the beginning of an output in a fence, or of what another agent said as a quotation."""
+    if not text.strip():
+        return ""
+    whole = "\n".join(text.strip("\n").splitlines())
+    shown = "\n".join(whole.split("\n")[:MAX_QUOTED_LINES])[:MAX_QUOTED_LENGTH]
+    rest = f"\n\n{_('The rest is on its card.')}" if shown != whole else ""
+    if is_speech:
+        return "\n".join(f"> {line}".rstrip() for line in shown.split("\n")) + rest
     fence = _backticks(shown, least=3)
-    return f"{fence}text\n{shown}\n{fence}{rest}" if shown else ""
-
-
-def cited(said: str) -> str:
-    """Return what another agent said, its own Markdown kept, as a quotation."""
-    shown, rest = _cut(said)
-    lines = (f"> {line}".rstrip() for line in shown.split("\n"))
-    return "\n".join(lines) + rest if shown else ""
-
-
-def _cut(text: str) -> tuple[str, str]:
-    """Return the beginning of a text, and the hint at the rest of it."""
-    lines = text.strip("\n").splitlines() if text.strip() else []
-    shown = "\n".join(lines[:MAX_QUOTED_LINES])
-    is_cut = len(lines) > MAX_QUOTED_LINES or len(shown) > MAX_QUOTED_LENGTH
-    return shown[:MAX_QUOTED_LENGTH], f"\n\n{_('The rest is on its card.')}" if is_cut else ""
+    return f"{fence}text\n{shown}\n{fence}{rest}"
 
 
 def code(text: str) -> str:
@@ -132,4 +102,4 @@ def _backticks(text: str, *, least: int = 1) -> str:
 
 def plain(text: str) -> str:
     """Return the text so that Markdown shows it as it is."""
-    return _SPECIAL.sub(r"\\\1", text)
+    return re.sub(r"([\\`*_\[\]<>#|~])", r"\\\1", text)
