@@ -1,7 +1,6 @@
 """Commands: the small language of the `local` chat model. What a message means is a function of its text.
 
-Several lines are the calls of one step, and a line `then` begins the next step. An indented line belongs to the line
-above.
+Several lines are the calls of one step, a line `then` begins the next. An indented line belongs to the one above.
 """
 
 import json
@@ -9,23 +8,33 @@ import re
 import textwrap
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from itertools import repeat, zip_longest
 from typing import Any, NamedTuple
 
 from django.utils.translation import gettext
 from django.utils.translation import gettext_noop as _
 
 from governance.durations import TooShort, parse_duration
+from turns.core.chat_model import TextDelta, ToolCallDelta
 
 MAX_CALLS_IN_STEP = 64
-MAX_STEPS = 200
-MAX_REPEATS = 200
-
+MAX_STEPS = MAX_REPEATS = 200
 _MAX_PREFIXES = 4
 _THEN = re.compile(r"^then\b[ \t:,]*", re.IGNORECASE | re.MULTILINE)
 # A command, and the lines below it that are indented, blank, or close a brace.
 _COMMAND = re.compile(r"^([^ \t\n].*)((?:\n(?:[ \t}\]].*|[^\S\n]*$))*)", re.MULTILINE)
+_WORD = re.compile(r"[^ ]* |[^ ]+")
+_PIECE = re.compile(r".{1,24}", re.DOTALL)
 _FILE = r"(?P<path>[^:]*[^:\s])"
 _TO_AGENT = r"(?P<agent>\S+)\s+(?P<message>.+)"
+_TOO_MANY_CALLS = _("At most %(max)d calls can run side by side; put a line `then` between them.")
+
+
+class CommandProblem(ValueError):
+    """A line is no command, or lacks something: a sentence for the person. Nothing is done by halves."""
+
+    def __init__(self, sentence: str, **values: object) -> None:
+        super().__init__(gettext(sentence) % values)
 
 
 class Command(NamedTuple):
@@ -35,11 +44,15 @@ class Command(NamedTuple):
     tool_name: str  # empty: it is said, or goes before another command
     pattern: str
     meaning: str
-    needs: str = ""  # what has to follow the word; empty: nothing
+    needs: str = ""  # what has to follow the word
+    problem: str = _("`%(word)s` needs %(needs)s: `%(example)s`.")
+
+    def mismatch(self) -> CommandProblem:
+        word, needs = self.example.split()[0], gettext(self.needs)
+        return CommandProblem(self.problem, word=word, needs=needs, example=self.example)
 
 
-# fmt: off
-_ROWS = (
+COMMANDS = {row.example.split()[0]: row for row in (
     Command("run ls -l", "exec", r"(?P<command>.+)", _("run a shell command in the workspace"), _("a shell command")),
     Command("read notes.txt", "read_file", r"(?P<path>.+)", _("show a file"), _("a file")),
     Command("list", "list_files", r"(?P<path>.+)?", _("list a directory: `list`, `list src`")),
@@ -52,7 +65,7 @@ _ROWS = (
         _("let another agent do it, and wait for its answer"), _("an agent and a message")),
     Command("spawn assistant wait 60", "sessions_spawn", _TO_AGENT,
         _("let another agent do it, and get its report later"), _("an agent and a message")),
-    Command("status", "session_status", "", _("say how the calls of this conversation went")),
+    Command("status", "session_status", "", _("say how the calls of this conversation went"), problem=_("`%(word)s` stands alone.")),
     Command("say Hello", "", r"(?P<text>.+)", _("say something"), _("a text")),
     Command("slowly One two three", "", r"(?P<text>.+)", _("say it word by word, so that you can cancel it"), _("a text")),
     Command('call wait {"seconds": 3}', "", r"(?P<tool>[\w.:-]+)(?:\s+(?P<arguments>\{.*))?",
@@ -61,15 +74,11 @@ _ROWS = (
         _("give a call a limit of its own (ms, s, min)"), _("a time (ms, s or min) and a command")),
     Command("repeat 5 run date", "", r"(?P<count>\d{1,9})\s+(?P<rest>\S.*)",
         _("do the same again, one step after the other"), _("a number and a command")),
-)
-# fmt: on
-COMMANDS = {row.example.split()[0]: row for row in _ROWS}
+)}  # fmt: skip
 
 
 class Slowly(str):
     """Something to say word by word, so that a person can watch it."""
-
-    __slots__ = ()
 
 
 class Call(NamedTuple):
@@ -87,107 +96,87 @@ class Answer(NamedTuple):
     calls: tuple[Call, ...] = ()
     step: int = 1
 
-
-class CommandProblem(ValueError):
-    """A line is no command, or lacks something: a sentence for the person."""
-
-    def __init__(self, sentence: str, **values: object) -> None:
-        super().__init__(gettext(sentence) % values)
+    def deltas(self) -> Iterator[tuple[TextDelta | ToolCallDelta, bool]]:
+        """Yield it in pieces, as providers do, and whether somebody is to watch the piece."""
+        for place, text in enumerate(self.texts):
+            if place:
+                yield TextDelta("\n\n"), False
+            is_slow = isinstance(text, Slowly)
+            for piece in (_WORD if is_slow else _PIECE).findall(text):
+                yield TextDelta(piece), is_slow
+        for index, call in enumerate(self.calls):
+            call_id = f"call_{self.step}_{index + 1}"
+            yield ToolCallDelta(index=index, id=call_id, name=call.tool_name), False
+            for piece in _PIECE.findall(json.dumps(call.input, ensure_ascii=False)):
+                yield ToolCallDelta(index=index, arguments=piece), False
 
 
 @lru_cache(maxsize=32)  # each step of a turn asks anew
 def parse(text: str) -> tuple[Answer, ...]:
-    """Return the answers to a message, the last without calls; none if it does not begin with a command.
-
-    One faulty line raises `CommandProblem`: nothing is done by halves.
-    """
+    """Return the answers to a message, the last without calls; none if it does not begin with a command."""
+    if (text.split(maxsplit=1) or [""])[0].lower() not in COMMANDS:
+        return ()
     answers: list[Answer] = []
     said: tuple[str, ...] = ()
-    if _keyword(text) not in COMMANDS:
-        return ()
-    for group in _groups(text):
+    for group in _THEN.split("\n".join(textwrap.dedent(text).strip().splitlines())):
+        found = _COMMAND.findall(group.strip())
+        commands = [read(head.strip() + textwrap.dedent(below).rstrip()) for head, below in found]
+        calls = [each for each in commands if isinstance(each, Call)]
         # An answer without calls ends a turn, so lone speech waits for the next calls.
-        said += tuple(each for each in group if isinstance(each, str))
-        calls = [each for each in group if isinstance(each, Call)]
+        said += tuple(each for each in commands if isinstance(each, str))
         if len(calls) > MAX_CALLS_IN_STEP:
-            problem = _(
-                "At most %(max)d calls can run side by side; put a line `then` between them."
-            )
-            raise CommandProblem(problem, max=MAX_CALLS_IN_STEP)
-        for number in range(max((call.times for call in calls), default=0)):
-            due = tuple(call for call in calls if call.times > number)
-            answers.append(Answer(said, due, step=len(answers) + 1))
+            raise CommandProblem(_TOO_MANY_CALLS, max=MAX_CALLS_IN_STEP)
+        for due in zip_longest(*(repeat(call, call.times) for call in calls)):
+            answers.append(Answer(said, tuple(filter(None, due)), step=len(answers) + 1))
             said = ()
         if len(answers) > MAX_STEPS:
             raise CommandProblem(_("At most %(max)d steps can be asked for."), max=MAX_STEPS)
     return (*answers, Answer(said))
 
 
-def _groups(text: str) -> Iterator[list[Call | str]]:
-    """Yield the commands of each step; the lines that belong to one lose their common indentation."""
-    lines = "\n".join(textwrap.dedent(text).strip().splitlines())
-    for group in _THEN.split(lines):
-        found = _COMMAND.findall(group.strip())
-        yield [read(head.strip() + textwrap.dedent(below).rstrip()) for head, below in found]
-
-
 def read(command: str, *, prefixes: int = 0) -> Call | str:
     """Read one command with the prefixes before it: a call, or what is to be said."""
-    word, found = _match(command)
+    word, *rest = command.split(maxsplit=1)
+    word = word.lower()
+    if word not in COMMANDS:
+        line = textwrap.shorten(command, 60, placeholder=" …").replace("`", "'")
+        raise CommandProblem(_("The line `%(line)s` is not a command."), line=line)
+    found = re.fullmatch(COMMANDS[word].pattern, "".join(rest), re.IGNORECASE | re.DOTALL)
+    if found is None:
+        raise COMMANDS[word].mismatch()
+    given = {name: text for name, text in found.groupdict().items() if text is not None}
     match word:
-        case "say":
-            return str(found["text"])
-        case "slowly":
-            return Slowly(found["text"])
+        case "say" | "slowly":
+            return Slowly(given["text"]) if word == "slowly" else given["text"]
         case "call":
-            return Call(found["tool"], _arguments(found))
+            try:
+                return Call(given["tool"], json.loads(given.get("arguments", "{}")))
+            except (ValueError, RecursionError):
+                problem = _("The arguments of `call %(tool)s` are not valid JSON.")
+                raise CommandProblem(problem, tool=given["tool"]) from None
         case "wait":
-            return Call("wait", {"seconds": _milliseconds(word, found["time"]) / 1000})
+            return Call("wait", {"seconds": _milliseconds(word, given["time"]) / 1000})
         case "within" | "repeat":
-            return _prefixed(word, found, prefixes=prefixes + 1)
-    given = {name: text for name, text in found.items() if text is not None}
+            return _prefixed(word, given, prefixes=prefixes + 1)
     return Call(COMMANDS[word].tool_name, given)
 
 
-def _prefixed(word: str, found: Mapping[str, str], *, prefixes: int) -> Call:
-    """Return the call behind a prefix, with a limit of its own or so many times."""
+def _prefixed(word: str, given: Mapping[str, str], *, prefixes: int) -> Call:
     if prefixes > _MAX_PREFIXES:
-        raise _lack(word)
-    limit_ms = _milliseconds(word, found["time"]) if word == "within" else 0
-    call = read(found["rest"], prefixes=prefixes)
+        raise COMMANDS[word].mismatch()
+    limit_ms = _milliseconds(word, given["time"]) if word == "within" else 0
+    call = read(given["rest"], prefixes=prefixes)
     if isinstance(call, str):
-        raise CommandProblem(
-            _("`%(prefix)s` goes before a command that calls a tool."), prefix=word
-        )
+        problem = _("`%(prefix)s` goes before a command that calls a tool.")
+        raise CommandProblem(problem, prefix=word)
     if word == "within":
         meta = call.input.get("_meta")
         kept = meta if isinstance(meta, Mapping) else {}
         return call._replace(input={**call.input, "_meta": {**kept, "timeout_ms": limit_ms}})
-    times = call.times * int(found["count"])
+    times = call.times * int(given["count"])
     if not 1 <= times <= MAX_REPEATS:
         raise CommandProblem(_("`repeat` takes a number from 1 to %(max)d."), max=MAX_REPEATS)
     return call._replace(times=times)
-
-
-def _match(command: str) -> tuple[str, dict[str, Any]]:
-    """Return the word of a command, and what follows it by the groups of its pattern."""
-    word = _keyword(command)
-    if word not in COMMANDS:
-        line = textwrap.shorten(command, 60, placeholder=" …").replace("`", "'")
-        raise CommandProblem(_("The line `%(line)s` is not a command."), line=line)
-    rest = command[len(word) :].strip()
-    found = re.fullmatch(COMMANDS[word].pattern, rest, re.IGNORECASE | re.DOTALL)
-    if found is None:
-        raise _lack(word)
-    return word, found.groupdict()
-
-
-def _lack(word: str) -> CommandProblem:
-    row = COMMANDS[word]
-    if not row.needs:
-        return CommandProblem(_("`%(word)s` stands alone."), word=word)
-    problem = _("`%(word)s` needs %(needs)s: `%(example)s`.")
-    return CommandProblem(problem, word=word, needs=gettext(row.needs), example=row.example)
 
 
 def _milliseconds(word: str, time: str) -> int:
@@ -197,16 +186,4 @@ def _milliseconds(word: str, time: str) -> int:
     except TooShort:
         return 1
     except ValueError:
-        raise _lack(word) from None
-
-
-def _arguments(found: Mapping[str, str | None]) -> Any:
-    try:
-        return json.loads(found["arguments"] or "{}")
-    except (ValueError, RecursionError):
-        problem = _("The arguments of `call %(tool)s` are not valid JSON.")
-        raise CommandProblem(problem, tool=found["tool"]) from None
-
-
-def _keyword(text: str) -> str:
-    return (text.split(maxsplit=1) or [""])[0].lower()
+        raise COMMANDS[word].mismatch() from None

@@ -5,16 +5,14 @@ answers since then tell how far it has come.
 """
 
 import asyncio
-import json
-import re
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from turns.chat_models.commands import Answer, CommandProblem, Slowly, parse
+from turns.chat_models.commands import Answer, CommandProblem, parse
 from turns.chat_models.guide import not_understood, talk
 from turns.chat_models.summaries import code, plain, quoted, summarise
 from turns.core.chat_model import (
@@ -23,7 +21,6 @@ from turns.core.chat_model import (
     Stop,
     StopReason,
     TextDelta,
-    ToolCallDelta,
     Usage,
 )
 from turns.core.messages import Message
@@ -31,8 +28,6 @@ from turns.core.prompt_markers import ATTACHED, HAS_ENDED, INTERRUPTED, SHOWN, S
 
 PAUSE = 0.08  # seconds between two words of `slowly`
 _NOT_SAID = (SUB_AGENT, INTERRUPTED, ATTACHED)
-_WORD = re.compile(r"[^ ]* |[^ ]+")
-_PIECE = re.compile(r".{1,24}", re.DOTALL)
 _AT_ONCE = 32  # pieces between two moments in which others may work
 _CHARACTERS_PER_TOKEN = 4
 
@@ -46,7 +41,7 @@ class LocalChatModel:
     async def stream(self, request: ChatRequest) -> AsyncIterator[ChatDelta]:
         """Answer the request piece by piece."""
         said, most = 0, request.max_tokens or sys.maxsize
-        for number, (delta, is_slow) in enumerate(_deltas(compose(request))):
+        for number, (delta, is_slow) in enumerate(compose(request).deltas()):
             if is_slow:
                 await self._sleep(PAUSE)
             elif number % _AT_ONCE == 0:
@@ -59,21 +54,6 @@ class LocalChatModel:
         yield Usage(input_tokens=_tokens(heard), output_tokens=_tokens(said))
         if _tokens(said) >= most:
             yield Stop(StopReason.LENGTH)
-
-
-def _deltas(answer: Answer) -> Iterator[tuple[TextDelta | ToolCallDelta, bool]]:
-    """Yield an answer in pieces, as providers do, and whether somebody is to watch the piece."""
-    for place, text in enumerate(answer.texts):
-        if place:
-            yield TextDelta("\n\n"), False
-        is_slow = isinstance(text, Slowly)
-        for piece in (_WORD if is_slow else _PIECE).findall(text):
-            yield TextDelta(piece), is_slow
-    for index, call in enumerate(answer.calls):
-        call_id = f"call_{answer.step}_{index + 1}"
-        yield ToolCallDelta(index=index, id=call_id, name=call.tool_name), False
-        for piece in _PIECE.findall(json.dumps(call.input, ensure_ascii=False)):
-            yield ToolCallDelta(index=index, arguments=piece), False
 
 
 def compose(request: ChatRequest) -> Answer:
