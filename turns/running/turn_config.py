@@ -20,7 +20,7 @@ from turns.agents.lookup import (
 from turns.agents.offers import notices_of, offer
 from turns.attachments import file_storage
 from turns.chat_models.catalog import get_chat_model
-from turns.chat_models.guide import COLLEAGUES
+from turns.chat_models.local import COLLEAGUES
 from turns.conf import app_settings
 from turns.core.chat_model import ToolSpec, media_of
 from turns.core.exceptions import TurnRefused
