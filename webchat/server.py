@@ -85,10 +85,8 @@ class TurnServer(uvicorn.Server):
             sockets = sockets or [_listen(host, port)]
         except (OSError, OverflowError) as error:
             self._exit_code = 1
-            problem = _words(error)
-            self._say(
-                f"Cannot listen on {_address(host, port)}: {problem}. Set PORT to a free one."
-            )
+            reason = _reason(error)
+            self._say(f"Cannot listen on {_address(host, port)}: {reason}. Set PORT to a free one.")
             return
         super().run(sockets)
 
@@ -135,6 +133,6 @@ def _address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _words(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     number = getattr(error, "errno", None) or 0
     return os.strerror(number) if number > 0 else str(error).rstrip(".")
