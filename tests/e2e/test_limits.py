@@ -88,6 +88,7 @@ async def test_what_a_limit_would_have_done_is_told_before_it_is_saved(
     await limit.fill("1 ")
     await expect(told).to_have_text("")
     await limit.fill("1 s")
+    await expect(told).to_contain_text("had succeeded")  # the button stands still from here on
     await page.get_by_role("button", name="Preview").click()
     await expect(page.get_by_text("This is a preview")).to_be_visible()
     await expect(told).to_contain_text("Would have cut")
