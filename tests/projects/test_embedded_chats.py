@@ -1,5 +1,6 @@
 """Chats in a page of a host project: in the host's own layout, under a strict policy, two on one page."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
@@ -20,7 +21,7 @@ import django
 django.setup()
 from django.contrib.auth import get_user_model
 from turns.models import Agent
-for name in ("ada", "ben", "cleo", "dan", "eve", "fay", "gus", "hal"):
+for name in ("ada", "ben", "cleo", "dan", "eve", "fay", "gus", "hal", "ivy"):
     get_user_model().objects.create_user(name, password=%r)
 Agent.objects.create(name="florist", samples=["say Tulips."])
 """
@@ -198,6 +199,22 @@ async def test_a_chat_that_a_script_puts_into_the_page_works_until_it_is_taken_o
     await eventually(socket.is_closed)
 
 
+async def test_what_is_sent_while_the_latest_conversation_is_looked_for_goes_there(page, host_url):
+    await sign_in(page, host_url, "ivy")
+    orders = chat_called(page, "Your orders")
+    await say(orders, "say Tomorrow.")
+    await expect(orders.locator(".message-agent .message-text")).to_have_text(["Tomorrow."])
+    is_sent = asyncio.Event()
+    await page.route("**/api/conversations?*", _held_until(is_sent))
+    await page.reload()
+    await say(orders, "say Before noon.")
+    await expect(orders.locator(".message-user")).to_have_count(1)
+    is_sent.set()
+    await expect(orders.locator(".message-agent .message-text")).to_have_text(
+        ["Tomorrow.", "Before noon."]
+    )
+
+
 async def test_axe_finds_nothing_in_the_chats(page, host_url):
     await sign_in(page, host_url, "eve")
     await say(chat_called(page, "Your orders"), "say Tomorrow.")
@@ -213,6 +230,14 @@ async def test_an_agent_that_is_not_there_is_said_and_what_was_written_comes_bac
     await say(florist, "say Roses.")
     await expect(florist.locator("#notice")).to_be_visible()
     await expect(florist.get_by_label("Message to the agent")).to_have_value("say Roses.")
+
+
+def _held_until(event: asyncio.Event) -> Callable[[Route], Awaitable[None]]:
+    async def hold(route: Route) -> None:
+        await event.wait()
+        await route.continue_()
+
+    return hold
 
 
 def _with_agent(name: str) -> Callable[[Route], Awaitable[None]]:

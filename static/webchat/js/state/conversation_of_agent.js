@@ -19,9 +19,8 @@ import { createConversation, latestConversation } from "../net/fetch_conversatio
 export class ConversationOfAgent {
   #wishes;
   #again;
-  /** @type {() => Promise<void>} */
-  #step = async () => undefined;
-  #isAsking = false;
+  /** Asks the server, and returns what is to be done with its answer. @type {(() => Promise<() => void>)|null} */
+  #question = null;
   #isClosed = false;
 
   /** @param {Wishes} wishes */
@@ -33,38 +32,45 @@ export class ConversationOfAgent {
   /** Look for the latest. */
   find() {
     const { url, agent, onFound, onNone } = this.#wishes;
-    this.#step = async () => {
+    return this.#ask(async () => {
       const id = await latestConversation(url, agent);
-      if (id === null) onNone();
-      else onFound(id);
-    };
-    return this.#try();
+      return id === null ? onNone : () => onFound(id);
+    });
   }
 
-  /** Make a new one, once, however often it is asked for meanwhile. */
+  /** Make a new one, once, however often it is asked for meanwhile; not while the latest is looked for. */
   create() {
-    if (this.#isAsking) return undefined;
-    this.#isAsking = true;
     const { url, agent, id = "", token, onFound, onRefused } = this.#wishes;
-    this.#step = async () => {
+    return this.#ask(async () => {
       const made = await createConversation(url, agent, id, token);
-      this.#isAsking = false;
-      if ("id" in made) onFound(made.id);
-      else onRefused(made.problem);
-    };
-    return this.#try();
+      return "id" in made ? () => onFound(made.id) : () => onRefused(made.problem);
+    });
   }
 
   close() {
     this.#isClosed = true;
   }
 
+  /** @param {() => Promise<() => void>} question */
+  async #ask(question) {
+    if (this.#question) return;
+    this.#question = question;
+    await this.#try();
+  }
+
   async #try() {
-    if (this.#isClosed) return;
+    if (this.#isClosed || !this.#question) return;
+    let tell;
     try {
-      await this.#step();
+      tell = await this.#question();
     } catch {
-      if (this.#isClosed) return;
+      tell = null;
+    }
+    if (this.#isClosed) return;
+    if (tell) {
+      this.#question = null;
+      tell();
+    } else {
       this.#wishes.onLost();
       this.#again.plan();
     }
