@@ -304,3 +304,12 @@ test("a socket that is followed by another one says so, the last one says goodby
   world.connection.close();
   assert.equal(second.closedWith, 1000);
 });
+
+test("a line that is left while it waits for the next try stays closed", () => {
+  const world = new World();
+  world.goLive();
+  world.socket.fail(1006);
+  world.connection.close();
+  world.pass(60_000);
+  assert.equal(world.sockets.length, 1);
+});

@@ -141,8 +141,6 @@ export class Connection {
   }
 
   #connect() {
-    this.#environment.forget(this.#retry);
-    this.#retry = null;
     this.#drop();
     const socket = this.#environment.open(this.#url);
     this.#socket = socket;
@@ -222,7 +220,6 @@ export class Connection {
     }
     this.#report(RETRIED[code] ?? this.#lostStatus());
     if (code === CLOSE_CODES.TOO_MANY) this.#attempt = Math.max(this.#attempt, LAST_ATTEMPT);
-    this.#environment.forget(this.#retry);
     const delay = Math.min(LAST_DELAY_MS, FIRST_DELAY_MS * 2 ** this.#attempt);
     this.#attempt = Math.min(this.#attempt + 1, LAST_ATTEMPT);
     this.#retry = this.#environment.after(() => this.#connect(), delay * (0.5 + this.#environment.random() / 2));
@@ -243,8 +240,8 @@ export class Connection {
 
   /** A new socket follows, unless the code says otherwise: nobody leaves. */
   #drop(code = Number(CLOSE_CODES.COMING_BACK)) {
-    this.#environment.forget(this.#watchdog);
-    this.#watchdog = null;
+    for (const timer of [this.#watchdog, this.#retry]) this.#environment.forget(timer);
+    this.#watchdog = this.#retry = null;
     this.#isWelcome = false;
     const socket = this.#socket;
     this.#socket = null;
