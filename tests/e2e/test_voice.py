@@ -19,7 +19,7 @@ class FakeRecognition extends EventTarget {
   constructor() { super(); window.ear = this; }
   start() { window.starts = (window.starts ?? 0) + 1; this.dispatchEvent(new Event("start")); }
   stop() { this.abort(); }
-  abort() { this.dispatchEvent(new Event("end")); }
+  abort() { setTimeout(() => ["speechend", "end"].forEach((name) => this.dispatchEvent(new Event(name)))); }
   hear(transcript, isFinal) {
     this.dispatchEvent(Object.assign(new Event("result"), {resultIndex: 0, results: [{isFinal, 0: {transcript}}]}));
   }

@@ -121,8 +121,10 @@ export class Voice {
     const recogniser = newRecogniser();
     this.#recogniser = recogniser;
     recogniser.addEventListener("start", () => this.#restarts.started(performance.now()), { signal });
-    recogniser.addEventListener("speechstart", () => this.#show("hearing"), { signal });
-    recogniser.addEventListener("speechend", () => this.#show("listening"), { signal });
+    // One that is let go still tells of the end of speech.
+    const shows = (/** @type {VoiceState} */ state) => () => recogniser === this.#recogniser && this.#show(state);
+    recogniser.addEventListener("speechstart", shows("hearing"), { signal });
+    recogniser.addEventListener("speechend", shows("listening"), { signal });
     recogniser.addEventListener("result", (event) => this.#heard(/** @type {SpeechResultEvent} */ (event)), { signal });
     recogniser.addEventListener("error", (event) => this.#failed(/** @type {any} */ (event).error), { signal });
     recogniser.addEventListener("end", () => this.#ended(recogniser), { signal });
