@@ -4,6 +4,17 @@
 const PAUSE = 300; // milliseconds without a key until the server is asked
 const FIELD = "-timeout_ms";
 
+/**
+ * Puts words into their place. A button that the mouse is on stays under it.
+ * @param {HTMLElement} place @param {string} words
+ */
+function tell(place, words) {
+  const aimed = document.querySelector(":is(button, input[type=submit]):hover");
+  const before = aimed?.getBoundingClientRect().top ?? 0;
+  place.textContent = words;
+  if (aimed) window.scrollBy(0, aimed.getBoundingClientRect().top - before);
+}
+
 /** @param {HTMLFormElement} form the form of the limits, with a place for the words of each tool */
 function begin(form) {
   let timer = 0;
@@ -25,10 +36,10 @@ function begin(form) {
         signal: mine.signal,
       });
       const isJson = answer.headers.get("Content-Type")?.startsWith("application/json");
-      place.textContent = answer.ok && isJson ? (await answer.json()).told : "";
+      tell(place, answer.ok && isJson ? (await answer.json()).told : "");
     } catch {
       // The server is away: words about another number are worse than none. An aborted one has a successor.
-      if (!mine.signal.aborted) place.textContent = "";
+      if (!mine.signal.aborted) tell(place, "");
     }
   };
 

@@ -87,9 +87,13 @@ async def test_what_a_limit_would_have_done_is_told_before_it_is_saved(
     await expect(told).to_contain_text("had succeeded")  # nothing was pressed
     await limit.fill("1 ")
     await expect(told).to_have_text("")
-    await limit.fill("1 s")
-    await expect(told).to_contain_text("had succeeded")  # the button stands still from here on
-    await page.get_by_role("button", name="Preview").click()
+    preview = page.get_by_role("button", name="Preview")
+    await preview.hover()
+    place = await preview.bounding_box()
+    await limit.press_sequentially("s")
+    await expect(told).to_contain_text("had succeeded")
+    assert await preview.bounding_box() == place  # though the row has grown
+    await preview.click()
     await expect(page.get_by_text("This is a preview")).to_be_visible()
     await expect(told).to_contain_text("Would have cut")
     await expect(told).to_contain_text("had succeeded")
@@ -97,7 +101,7 @@ async def test_what_a_limit_would_have_done_is_told_before_it_is_saved(
     await expect(page.locator(".errorlist").first).to_contain_text("under the present p95")
     await expect(limit).to_have_value("1 s")
     await limit.fill("30 min")
-    await page.get_by_role("button", name="Preview").click()
+    await preview.click()
     await expect(told).to_contain_text("Would have cut 0 of")
     await check(page)
 
