@@ -189,23 +189,16 @@ def _serialised(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def serialised(*args: P.args, **kwargs: P.kwargs) -> R:
-        with _write_slot():
+        if thread_connection().vendor != "sqlite":
             return function(*args, **kwargs)
+        has_lock = _write_lock.acquire(timeout=MAX_LOCK_WAIT)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            if has_lock:
+                _write_lock.release()
 
     return serialised
-
-
-@contextmanager
-def _write_slot() -> Iterator[None]:
-    if thread_connection().vendor != "sqlite":
-        yield
-        return
-    has_lock = _write_lock.acquire(timeout=MAX_LOCK_WAIT)
-    try:
-        yield
-    finally:
-        if has_lock:
-            _write_lock.release()
 
 
 def _with_connections(function: Callable[P, R], *, keeps: bool = False) -> Callable[P, R]:
