@@ -69,7 +69,7 @@ class ApprovalAdmin(LinkedCallAdmin):
     ]
     search_fields = ["group", "scope", "call_id", "by_name", "tool_name"]
     search_help_text = gettext_lazy(
-        "A whole id (call, turn, conversation), a whole user name, or part of the name of a tool of this site"
+        "A whole id (call, turn, conversation), a whole user name, or part of the name of a tool"
     )
     fields = [
         "tool_name",

@@ -77,7 +77,7 @@ class ToolCallAdmin(LinkedCallAdmin):
     ]
     search_fields = ["group", "scope", "call_id", "tool_name"]
     search_help_text = gettext_lazy(
-        "A whole id of a call, a turn or a conversation, or part of the name of a tool of this site"
+        "A whole id of a call, a turn or a conversation, or part of the name of a tool"
     )
     readonly_fields = [
         "tool",

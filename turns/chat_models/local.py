@@ -131,7 +131,7 @@ def _plan_of(said: str, request: ChatRequest) -> tuple[Answer, ...]:
             text = _("You are welcome.")
         case _other:
             text = _(
-                "I am the built-in `local` model: I do not understand free text, only a few commands, such as "
+                "I am the built-in `local` model: I do not understand free text, only commands such as "
                 "`run ls -l`, `read notes.txt`, `fetch https://example.org/` or `wait 20`. Say `help` to see them all."
             )
     return (Answer((text,)),)
