@@ -49,6 +49,18 @@ test("a decision is on its way until the question is gone, also where the overvi
   assert.deepEqual(play(sent, [overview([])]).questions, []);
 });
 
+test("a question that is asked anew, since its tool has changed, can be answered again", () => {
+  const first = { ...QUESTION, requested_at: "2030-01-01T00:00:00Z" };
+  const anew = { ...QUESTION, requested_at: "2030-01-01T00:00:05Z", description: "another" };
+  const decided = play(opened(overview([first]), asking("decide_tool")), [
+    { type: "op_result", op_id: "op", outcome: "accepted" },
+    overview([anew]),
+  ]);
+  const [question] = decided.questions;
+  assert.equal(question?.call.isDeciding, false);
+  assert.equal(question?.call.approval?.description, "another");
+});
+
 test("a call that is cancelled while it asks is no question any more", () => {
   const state = opened(overview([QUESTION]), asking("cancel_tool"));
   assert.deepEqual(openQuestions(state), []);

@@ -21,6 +21,7 @@ export function approvalFromWire(wire, ageMs, clock) {
   if (!wire) return null;
   const left = wire.expires_in_ms ?? null;
   return {
+    requestedAt: wire.requested_at ?? "",
     canRemember: wire.can_remember,
     host: visible(wire.host),
     description: visible(wire.description),
@@ -36,8 +37,8 @@ export function approvalFromWire(wire, ageMs, clock) {
 /** @param {Call} call @param {import("../net/wire.js").ToolDecisionEvent} frame @returns {Call} */
 export function withDecision(call, frame) {
   const { decision, by, reason, remember } = frame;
-  const known = call.approval ?? { canRemember: false, host: "", description: "", question: "", expiresAt: null };
-  const approval = { ...known, decision, by, reason, remember };
+  const unknown = { requestedAt: "", canRemember: false, host: "", description: "", question: "", expiresAt: null };
+  const approval = { ...(call.approval ?? unknown), decision, by, reason, remember };
   const goesOn = call.status === "awaiting_approval" && decision === "approved";
   return { ...call, approval, isDeciding: false, status: goesOn ? "pending" : call.status };
 }

@@ -40,12 +40,14 @@ export function listedConversations({ otherConversations, latest }) {
   return listed.map((each) => (each === place ? { ...each, title: latest.title } : each));
 }
 
-/** What was asked for on this page and is not answered yet stays. @param {import("../net/wire.js").SubAgentQuestion} wire @param {State} state @param {Clock} clock @returns {Question} */
+/** What was asked for on this page and is not answered yet stays, unless it is asked anew: its tool has changed. @param {import("../net/wire.js").SubAgentQuestion} wire @param {State} state @param {Clock} clock @returns {Question} */
 function questionFrom(wire, state, clock) {
   const call = callFromQuestion({ ...wire, sub_agent: wire }, 0, clock);
   const turnId = wire.turn_id;
   const known = state.questions.find((question) => isOf(question, turnId, call.toolId))?.call;
-  const kept = known ? { isDeciding: known.isDeciding, stoppingAt: known.stoppingAt, approval: known.approval } : {};
+  const isSame = known?.approval?.requestedAt === call.approval?.requestedAt;
+  const kept =
+    known && isSame ? { isDeciding: known.isDeciding, stoppingAt: known.stoppingAt, approval: known.approval } : {};
   return { turnId, call: { ...call, ...kept } };
 }
 

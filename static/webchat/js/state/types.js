@@ -17,6 +17,7 @@
  * }>} EndedBy Who or what ended a call or a turn; empty strings where the server did not say.
  *
  * @typedef {Readonly<{
+ *   requestedAt: string,
  *   canRemember: boolean,
  *   host: string,
  *   description: string,

@@ -45,6 +45,8 @@ export class QuestionPanel {
   #close = element("button", { class: "button-icon", type: "button" });
   /** Which question is shown: its turn and its call. */
   #key = "";
+  /** The question that was begun last: its key, and when it was asked. */
+  #begun = "";
   /** @type {Call|null} */
   #call = null;
   #isArmed = false;
@@ -63,9 +65,10 @@ export class QuestionPanel {
     const keys = openQuestions(state);
     const hadFocus = this.#box.contains(focusedBeside(this.#box));
     const key = keys.includes(this.#key) ? this.#key : (keys[0] ?? "");
-    const isNew = key !== this.#key;
+    const call = key ? askedCall(state, key) : null;
+    const isNew = key !== this.#key || call?.approval?.requestedAt !== this.#call?.approval?.requestedAt;
     this.#key = key;
-    this.#call = key ? askedCall(state, key) : null;
+    this.#call = call;
     this.#box.hidden = this.#call === null;
     if (this.#call) {
       this.#show(this.#call, keys, view);
@@ -138,13 +141,17 @@ export class QuestionPanel {
     this.#box.focus();
   }
 
-  /** A question that has just appeared. @param {Call} call @param {View} view */
+  /** A question that has just appeared. One that comes back with the line keeps what was written. @param {Call} call @param {View} view */
   #begin(call, view) {
     const key = this.#key;
-    this.#refuse(false, { isFocused: false });
-    this.#reason.value = "";
-    this.#input.replaceChildren(...argumentNodes(call.input, view.i18n));
-    this.#about.open = (call.approval?.description ?? "").length <= MAX_OPEN && !call.approval?.question;
+    const begun = `${key} ${call.approval?.requestedAt}`;
+    if (begun !== this.#begun) {
+      this.#begun = begun;
+      this.#refuse(false, { isFocused: false });
+      this.#reason.value = "";
+      this.#input.replaceChildren(...argumentNodes(call.input, view.i18n));
+      this.#about.open = (call.approval?.description ?? "").length <= MAX_OPEN && !call.approval?.question;
+    }
     this.#arm(false);
     setTimeout(() => {
       if (this.#key === key) this.#arm(true);
@@ -199,7 +206,7 @@ export class QuestionPanel {
 
   /** @param {KeyboardEvent} event */
   #pressed(event) {
-    if (event.isComposing) return;
+    if (event.isComposing || event.keyCode === 229) return;
     const isInRefusal = this.#refusal.contains(/** @type {Node} */ (event.target));
     if (event.key === "Escape" && !this.#refusal.hidden) {
       event.preventDefault();
