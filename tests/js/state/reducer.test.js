@@ -246,6 +246,24 @@ test("a replayed start counts the time that has passed since", () => {
   assert.equal(elapsedOf(call, 21_000, null), 20_000);
 });
 
+test("a clock that is set forward makes nothing old that comes over a standing line", () => {
+  const live = opened({ type: "local_connection", status: "online" }, ...numbered([START]));
+  const later = { now: 11_000, wall: CLOCK.wall + 3_610_000 };
+  const at = "2030-01-01T00:00:10Z";
+  const events = numbered([asks("a"), starts("a")], 2).map((event) => ({ ...event, at }));
+  const call = only(play(live, events, later)).calls.a;
+  assert.ok(call);
+  assert.equal(elapsedOf(call, 11_000, null), 0);
+});
+
+test("what follows the end of a turn that is not loaded begins none", () => {
+  const [late] = numbered([{ type: "tool_settled", tool_id: "a", kind: "returned", after_ms: 90_000 }], 1, "long-ago");
+  assert.ok(late);
+  const state = opened(late);
+  assert.deepEqual(state.turns, []);
+  assert.equal(state.lastSeq, 1);
+});
+
 test("a clock stands still while nothing is known", () => {
   const running = opened({ type: "local_connection", status: "online" }, ...numbered([START, asks("a"), starts("a")]));
   const lost = reduce(running, { type: "local_connection", status: "reconnecting" }, { now: 6_000, wall: CLOCK.wall });

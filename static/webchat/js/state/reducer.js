@@ -21,6 +21,9 @@ import { isCallOver, isTurnOver } from "./status.js";
 import { AFTER_END, TURN_CHANGES } from "./turn_events.js";
 import { addBlocks, addDelta, mapTurn, newTurn, replaced } from "./turns.js";
 
+/** Nothing is on its way for longer, over a line that stands. */
+const LINE_MS = 30_000;
+
 /** @typedef {import("./types.js").State} State */
 /** @typedef {import("./types.js").Turn} Turn */
 /** @typedef {import("./types.js").Frame} Frame */
@@ -103,7 +106,8 @@ function reduceNumbered(state, frame, clock) {
   if (seq > last + 1) return { ...state, gap: true };
   const next = { ...state, lastSeq: seq, gap: false, parked: isParked(state, frame) };
   const before = next.turns.find((turn) => turn.id === frame.turn_id);
-  if (before && isTurnOver(before.status) && !AFTER_END.has(frame.type)) return next;
+  const mayFollowEnd = AFTER_END.has(frame.type);
+  if (before ? isTurnOver(before.status) && !mayFollowEnd : mayFollowEnd) return next; // of one that is not loaded: no turn begins
   const change = /** @type {import("./turn_events.js").Change|undefined} */ (TURN_CHANGES[frame.type]);
   if (!change || !frame.turn_id) return next;
   return settlePending(withTurn(next, frame, clock, change), frame);
@@ -234,10 +238,16 @@ function connectionAfter(state, status, clock) {
   return { status, frozenAt: isLive ? null : (state.connection.frozenAt ?? clock.now) };
 }
 
-/** @param {State} state @param {Frame} frame @param {Clock} clock @returns {State} */
+/**
+ * How far the clock of this machine is ahead of the server's, at most. What comes over a line that stands is new: where it
+ * seems old, one of the two clocks was set.
+ * @param {State} state @param {Frame} frame @param {Clock} clock @returns {State}
+ */
 function withSkew(state, frame, clock) {
   const at = Date.parse(("at" in frame && frame.at) || "");
   if (Number.isNaN(at)) return state;
   const skew = clock.wall - at;
-  return state.skewMs !== null && state.skewMs <= skew ? state : { ...state, skewMs: skew };
+  if (state.skewMs === null || skew < state.skewMs) return { ...state, skewMs: skew };
+  const hasJumped = state.connection.status === "online" && skew > state.skewMs + LINE_MS;
+  return hasJumped ? { ...state, skewMs: skew } : state;
 }
