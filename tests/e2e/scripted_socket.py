@@ -27,6 +27,13 @@ class ScriptedSocket:
         assert self._route is not None
         self._route.send(json.dumps(frame))
 
+    def greet(self) -> None:
+        """Begin as a connection does: with the welcome and the snapshot."""
+        self.send(
+            type="welcome", protocol=1, server_version="", last_seq=self._seq, user=self._user
+        )
+        self.send(**self._snapshot)
+
     def begin_turn(self) -> None:
         """Let a turn begin after all others."""
         self.go_on(
@@ -57,10 +64,7 @@ class ScriptedSocket:
 
     def _heard(self, message: str | bytes) -> None:
         if json.loads(message)["type"] == "hello":
-            self.send(
-                type="welcome", protocol=1, server_version="", last_seq=self._seq, user=self._user
-            )
-            self.send(**self._snapshot)
+            self.greet()
 
 
 def _snapshot(*, turns: int, calls: int) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import pytest
 from playwright.async_api import expect
 
 from tests.e2e.chat import Chat, state
+from tests.e2e.scripted_socket import ScriptedSocket
 from tests.e2e.site import Site
 from tests.e2e.test_accessibility import PHONE, check
 from tests.e2e.test_call_images import ADD_SERVER, begin, opened
@@ -243,3 +244,57 @@ async def test_a_cancel_while_it_waits_is_no_denial(browser_user):
     await expect(state(card)).to_contain_text("cancelled by you")
     await expect(chat.question).to_be_hidden()
     await chat.has_ended()
+
+
+QUESTION_BELOW = {
+    "rule": "always",
+    "requested_at": "2026-01-01T00:00:00+00:00",
+    "expires_at": None,
+    "expires_in_ms": 600_000,
+    "can_remember": False,
+    "host": "",
+    "description": "",
+    "question": "",
+    "decision": None,
+    "decided_at": None,
+    "by": "",
+    "reason": "",
+    "remember": False,
+    "turn_id": "below",
+    "conversation_id": "elsewhere",
+    "agent": "digger",
+    "parent_turn_id": "",
+    "parent_tool_id": "",
+    "tool_id": "c1",
+    "tool_name": "exec",
+    "tool_title": "",
+    "tool_server": "",
+    "input": {"command": "dig"},
+}
+
+
+async def test_a_reason_survives_a_new_connection_and_a_question_that_is_asked_anew_does_not(
+    browser_user,
+):
+    page = await browser_user.context.new_page()
+    socket = ScriptedSocket(turns=1, calls=0)
+    await socket.stand_behind(page)
+    chat = await browser_user.start_conversation(page)
+    tell(socket, QUESTION_BELOW)
+    await chat.question.get_by_role("button", name="Deny…").click()
+    reason = chat.question.get_by_role("textbox")
+    await reason.fill("Not today.")
+    socket.greet()
+    await expect(chat.question).to_be_hidden()
+    tell(socket, QUESTION_BELOW)
+    await expect(reason).to_have_value("Not today.")
+    tell(socket, {**QUESTION_BELOW, "requested_at": "2026-01-01T00:00:09+00:00"})
+    await expect(reason).to_be_hidden()
+    await chat.question.get_by_role("button", name="Deny…").click()
+    await expect(reason).to_have_value("")
+
+
+def tell(socket: ScriptedSocket, question: dict[str, object]) -> None:
+    """Let the page know that a sub-agent asks."""
+    overview = {"conversations": [], "questions": [question], "latest": None, "background": []}
+    socket.send(type="overview", edited_at=None, **overview)
