@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
-from typing import TypeVar
 
 import pytest
 from asgiref.sync import async_to_sync
@@ -37,7 +36,6 @@ from turns.testing import call, text
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-R = TypeVar("R")
 QUICK = LeaseTiming(renew=0.05, fence_after=0.3, ttl=0.5)
 
 
@@ -139,7 +137,7 @@ class TestLease:
         before = Process.objects.filter(
             pk=lease.process.pk, seen_at__lt=now_minus(timedelta(seconds=0.5))
         )
-        assert block_the_loop_until_told(before.exists, after=QUICK.ttl * 2)
+        assert block_the_loop_until(before.exists)
         await asyncio.wait_for(lost.wait(), PATIENCE)
         assert caplog.text.count("The event loop has been held up") == 1
         assert "block_the_loop" in caplog.text
@@ -155,18 +153,20 @@ def block_the_loop(seconds: float) -> None:
     threading.Event().wait(seconds)
 
 
-def block_the_loop_until_told(ask: Callable[[], R], *, after: float) -> R:
-    """Block the loop for some seconds and until another thread has asked the database something."""
+def block_the_loop_until(holds: Callable[[], bool]) -> bool:
+    """Block the loop until another thread has seen in the database that something holds. False if it never does."""
 
-    def ask_later() -> R:
-        block_the_loop(after)
+    def look() -> bool:
+        until = time.monotonic() + PATIENCE
         try:
-            return ask()
+            while not (is_so := holds()) and time.monotonic() < until:
+                block_the_loop(0.05)
         finally:
             connection.close()
+        return is_so
 
     with ThreadPoolExecutor(max_workers=1) as pool:
-        return pool.submit(ask_later).result()
+        return pool.submit(look).result()
 
 
 class TestLoopWatch:
