@@ -25,6 +25,8 @@ from governance.mcp.specs import McpTiming
 Streams = tuple[Any, Any]  # the SDK's ReadStream and WriteStream, which it does not export
 _REMEMBERED = 1_000
 _LONGEST_NAME = 200
+# What the newest protocol asks of a list besides its tools. Older ones ignore it.
+_LIST_STUB = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 
 
 class MessageFilter:
@@ -118,16 +120,17 @@ class MessageFilter:
         if not isinstance(tools, list):
             return
         kept = []
-        for tool in tools:
-            if self._is_valid_tool(tool, result):
+        for tool in tools[: self._timing.most_tools]:
+            if self._is_valid_tool(tool):
                 kept.append(tool)
             else:
                 self.invalid_tools[_name(tool)] = None
         result["tools"] = kept
 
-    def _is_valid_tool(self, tool: Any, result: dict[str, Any]) -> bool:
+    def _is_valid_tool(self, tool: Any) -> bool:
+        """Check it alone. What else the server put into its list is checked once, by the SDK."""
         try:
-            page = {**result, "tools": [tool]}
+            page = {**_LIST_STUB, "tools": [tool]}
             validate_server_result("tools/list", self.protocol_version, page)
             Tool.model_validate(tool, by_name=False)
         except (ValueError, KeyError):
