@@ -54,6 +54,7 @@ class MessageFilter:
         self._given_up: dict[str, RequestState | None] = {}
         self._lists: set[Any] = set()  # the ids of requests for the tools
         self._calls: set[str] = set()  # those of calls
+        self._unanswered = 0  # requests of the server
         self.protocol_version = ""
         self.invalid_tools: dict[str, None] = {}
 
@@ -72,6 +73,11 @@ class MessageFilter:
             self._given_up[request_id] = request_state
             if len(self._given_up) > _REMEMBERED:
                 self._forget(next(iter(self._given_up)))
+
+    def answered(self, item: SessionMessage) -> None:
+        """Note that the message has left, if it answers a request of the server."""
+        if isinstance(item.message, JSONRPCResponse | JSONRPCError):
+            self._unanswered -= 1
 
     def close(self) -> None:
         """Say that no answer will come any more to what was given up."""
@@ -99,6 +105,8 @@ class MessageFilter:
         if isinstance(message, JSONRPCResponse) and message.id in self._lists:
             self._lists.discard(message.id)
             self._drop_invalid_tools(message.result)
+        if isinstance(message, JSONRPCRequest):
+            self._count_request()
         self._take_error_text(message)
         return True
 
@@ -144,6 +152,13 @@ class MessageFilter:
         self._allowance = min(self._allowance + earned, float(self._timing.most_messages)) - 1
         if self._allowance < 0:
             self._on_flood("it sent more messages than can be read")
+            raise anyio.ClosedResourceError
+
+    def _count_request(self) -> None:
+        """Bound the requests that wait: the SDK keeps a task for each until its answer has left."""
+        self._unanswered += 1
+        if self._unanswered > self._timing.most_unanswered:
+            self._on_flood("it does not read the answers to its requests")
             raise anyio.ClosedResourceError
 
 
@@ -209,6 +224,7 @@ class _Outgoing(_Stream):
     async def send(self, item: SessionMessage, /) -> None:
         self._filter.sent(item)
         await self._stream.send(item)
+        self._filter.answered(item)
 
 
 __all__ = ["MessageFilter", "Streams", "Transport", "filtered"]

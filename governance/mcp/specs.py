@@ -80,7 +80,7 @@ class McpTiming:
     for servers that are not connected. A session gets no new calls once its server misses `notice_timeout` for a
     notification, or `request_timeout` for reading. A server is disconnected after a burst of more than
     `most_messages`, followed by more than `messages_per_second`. One message of more than `longest_message` bytes
-    disconnects it too.
+    disconnects it too. So do more than `most_unanswered` requests of its own whose answers it does not take.
     """
 
     connect_timeout: float = 60.0
@@ -96,5 +96,6 @@ class McpTiming:
     longest_message: int = 10_000_000
     most_messages: int = 5_000
     messages_per_second: float = 1_000.0
+    most_unanswered: int = 100
     most_garbage: int = 100
     most_tools: int = 500

@@ -43,6 +43,23 @@ async def test_a_server_that_breaks_fails_every_pending_call_at_once(monkeypatch
         await harness.aclose()
 
 
+async def test_a_server_that_asks_and_takes_no_answer_is_disconnected(harness):
+    """The SDK keeps a task for each request until its answer has left."""
+    await harness.begin(unruly())
+    reason = "it does not read the answers to its requests"
+    assert reason in (await harness.run("unruly_nag")).result
+    assert harness.health.failures == [reason]
+
+
+async def test_a_server_that_takes_its_answers_may_ask_on(monkeypatch):
+    harness = McpHarness(monkeypatch, timing=replace(QUICK, most_unanswered=1))
+    try:
+        await harness.begin(unruly())
+        assert (await harness.run("unruly_ask")).result == "asked"
+    finally:
+        await harness.aclose()
+
+
 async def test_a_server_that_died_is_started_again_by_the_next_call(harness):
     connection = await harness.begin(unruly())
     await harness.run("unruly_crash")

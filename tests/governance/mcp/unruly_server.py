@@ -27,6 +27,7 @@ HABITS = set(sys.argv[1:])
 VERSION = "2025-06-18"
 POSE = f"<img src=x onerror='window.hit=1'>\u202e{'Z'.ljust(40, chr(0x300))}"
 names = [
+    "ask",
     "cancelled",
     "children",
     "crash",
@@ -38,6 +39,7 @@ names = [
     "hang_up",
     "huge",
     "meta",
+    "nag",
     "paint",
     "refuse",
     "rename",
@@ -76,6 +78,20 @@ def yawn(request):
 
 def meta(request):
     say(request, json.dumps(request["params"].get("_meta")))
+
+
+def ask(request):
+    """Ask again and again, and read each answer; the last question is of a kind that is refused."""
+    for method in ["ping"] * 5 + ["sampling/createMessage", "no/such/method"]:
+        send(id=method, method=method)
+        assert json.loads(sys.stdin.readline())["id"] == method
+    say(request, "asked")
+
+
+def nag(request):
+    """Ask without end, and take no answer."""
+    while True:
+        send(id="x" * 1_000, method="ping")
 
 
 def refuse(request):
