@@ -82,7 +82,16 @@ def input_problems(schema: Mapping[str, Any], given: Mapping[str, Any]) -> str:
 @cache
 def _careful(kind: Any) -> Any:
     """Return the validator with every keyword counted, and without those whose time has no bound."""
-    return extend(kind, {name: _counted(name, check) for name, check in kind.VALIDATORS.items()})
+    careful = extend(kind, {name: _counted(name, check) for name, check in kind.VALIDATORS.items()})
+
+    def evolve(validator: Any, **changes: Any) -> Any:
+        # A part of a schema with a `$schema` would be checked by the library's own validator.
+        if isinstance(schema := changes.get("schema"), dict) and "$schema" in schema:
+            changes["schema"] = {name: part for name, part in schema.items() if name != "$schema"}
+        return kind.evolve(validator, **changes)
+
+    careful.evolve = evolve
+    return careful
 
 
 def _counted(name: str, check: Keyword) -> Keyword:

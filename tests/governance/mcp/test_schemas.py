@@ -6,6 +6,7 @@ import pytest
 
 from governance.mcp.schemas import input_problems, schema_problem
 
+DRAFT_7 = "http://json-schema.org/draft-07/schema#"
 SUM = {
     "type": "object",
     "properties": {
@@ -99,6 +100,8 @@ def test_a_reference_to_an_address_is_not_followed():
         {"type": "object", "patternProperties": {"^(a+)+$": {}}, "unevaluatedProperties": False},
         {"$ref": "#/properties/a"},
         {"$ref": "#/$defs/0"},
+        {"$schema": DRAFT_7, "type": "string", "pattern": "^(a+)+$"},
+        {"$schema": DRAFT_7, "allOf": [{"$ref": "#/$defs/0"}]},
     ],
 )
 def test_a_malicious_schema_takes_no_time(property):
@@ -106,7 +109,9 @@ def test_a_malicious_schema_takes_no_time(property):
         str(n): {"allOf": [{"$ref": f"#/$defs/{n + 1}"}, {"$ref": f"#/$defs/{n + 1}"}]}
         for n in range(60)
     }
-    schema = {"type": "object", "properties": {"a": property}, "$defs": doubling | {"60": {}}}
+    properties = {"a": property, "again": {"$ref": "#"}}
+    schema = {"type": "object", "properties": properties, "$defs": doubling | {"60": {}}}
     evil = "a" * 60 + "!"
     given = evil if property.get("type") == "string" else {evil: 1}
-    assert input_problems(schema, {"a": given}) == ""
+    for whole in (schema, {"$schema": DRAFT_7, **schema}):
+        assert input_problems(whole, {"a": given, "again": {"a": given}}) == ""
