@@ -7,6 +7,7 @@ The server itself checks what is left unchecked here.
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from itertools import islice
@@ -22,6 +23,7 @@ logger = logging.getLogger(__name__)
 
 LONGEST_SCHEMA = 100_000  # characters; every request to a chat model carries it
 _MOST_STEPS = 10_000
+_MOST_SCHEMA_STEPS = 200_000  # in a thread
 _MOST_PROBLEMS = 10
 _LONGEST_CLAUSE = 200
 _UNCHECKED = frozenset({"pattern", "patternProperties", "unevaluatedProperties", "uniqueItems"})
@@ -39,7 +41,7 @@ _WORDS = {
     "minItems": "must have at least {} items",
     "maxItems": "must have at most {} items",
 }
-_steps: ContextVar[int] = ContextVar("steps")
+_remaining: ContextVar[int] = ContextVar("remaining")  # steps
 
 Keyword = Callable[[Any, Any, Any, Any], Iterator[ValidationError] | None]
 
@@ -55,34 +57,50 @@ def schema_problem(schema: Mapping[str, Any]) -> str:
     try:
         if len(json.dumps(schema)) > LONGEST_SCHEMA:
             return "its schema is too long"
-        validator_for(schema, default=Draft202012Validator).check_schema(schema)
+        kind = validator_for(schema, default=Draft202012Validator)
+        metaschema = _careful(kind)(kind.META_SCHEMA, format_checker=kind.FORMAT_CHECKER)
+        with _at_most(_MOST_SCHEMA_STEPS):
+            return "" if metaschema.is_valid(schema) else "its schema is not valid"
+    except _TooManySteps:
+        return "its schema is too long"
     except Exception:  # foreign data may break the library in any way
         logger.debug("A schema cannot be used", exc_info=True)
         return "its schema is not valid"
-    return ""
 
 
 def input_problems(schema: Mapping[str, Any], given: Mapping[str, Any]) -> str:
     """Return a clause for each wrong field of the input, without its value; empty if all are right."""
-    steps = _steps.set(0)
     try:
-        kind = _careful(validator_for(schema, default=Draft202012Validator))
+        kind = _careful(validator_for(schema, default=Draft202012Validator), unchecked=_UNCHECKED)
         # An empty registry: without one, references would be fetched from the network.
         errors = kind(schema, registry=Registry()).iter_errors(dict(given))
-        return "; ".join(_clause(error) for error in islice(errors, _MOST_PROBLEMS))
+        with _at_most(_MOST_STEPS):
+            return "; ".join(_clause(error) for error in islice(errors, _MOST_PROBLEMS))
     except (
         Exception
     ):  # too many steps, a reference to elsewhere, or anything else that the schema holds
         logger.debug("An input was not checked to its end", exc_info=True)
         return ""
+
+
+@contextmanager
+def _at_most(steps: int) -> Iterator[None]:
+    """Bound what the checks inside may take together."""
+    token = _remaining.set(steps)
+    try:
+        yield
     finally:
-        _steps.reset(steps)
+        _remaining.reset(token)
 
 
 @cache
-def _careful(kind: Any) -> Any:
-    """Return the validator with every keyword counted, and without those whose time has no bound."""
-    careful = extend(kind, {name: _counted(name, check) for name, check in kind.VALIDATORS.items()})
+def _careful(kind: Any, *, unchecked: frozenset[str] = frozenset()) -> Any:
+    """Return the validator with every keyword counted, and without some of them."""
+    checks = kind.VALIDATORS | {"uniqueItems": _unique_items}
+    careful = extend(
+        kind,
+        {name: _counted(name, check, unchecked=unchecked) for name, check in checks.items()},
+    )
 
     def evolve(validator: Any, **changes: Any) -> Any:
         # A part of a schema with a `$schema` would be checked by the library's own validator.
@@ -94,18 +112,34 @@ def _careful(kind: Any) -> Any:
     return careful
 
 
-def _counted(name: str, check: Keyword) -> Keyword:
+def _counted(name: str, check: Keyword, *, unchecked: frozenset[str]) -> Keyword:
     def counted(
         validator: Any, value: Any, instance: Any, schema: Any
     ) -> Iterator[ValidationError] | None:
-        _steps.set(_steps.get() + 1)
-        if _steps.get() > _MOST_STEPS:
-            raise _TooManySteps
-        if name in _UNCHECKED or (name == "additionalProperties" and "patternProperties" in schema):
+        _take(1)
+        needs_patterns = name == "additionalProperties" and "patternProperties" in schema
+        if name in unchecked or (needs_patterns and "patternProperties" in unchecked):
             return None
         return check(validator, value, instance, schema)
 
     return counted
+
+
+def _take(steps: int) -> None:
+    left = _remaining.get() - steps
+    _remaining.set(left)
+    if left < 0:
+        raise _TooManySteps
+
+
+def _unique_items(
+    validator: Any, is_unique: Any, instance: Any, schema: Any
+) -> Iterator[ValidationError]:
+    """Find what repeats; the library compares each item with each other one if it cannot sort them."""
+    if is_unique and isinstance(instance, list):
+        different = {json.dumps(item, sort_keys=True) for item in instance}
+        if len(different) < len(instance):
+            yield ValidationError("it has items that repeat")
 
 
 def _clause(error: ValidationError) -> str:

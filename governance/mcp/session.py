@@ -207,7 +207,8 @@ class McpSession:
             if cursor is None or not known < len(found) + len(invalid_tools) < most:
                 break
         refused = [FoundTool(name=name, problem=_INVALID) for name in invalid_tools]
-        usable = await asyncio.to_thread(lambda: list(map(_found, found.values())))
+        # One at a time, so that the end of the session is soon the end of the work.
+        usable = [await asyncio.to_thread(_found, tool) for tool in found.values()]
         return [*usable, *refused][:most]
 
     async def _on_message(self, message: IncomingMessage) -> None:

@@ -74,6 +74,26 @@ def test_a_schema_that_makes_no_sense_breaks_nothing(odd):
     assert isinstance(input_problems(schema, {"a": 1}), str)
 
 
+@pytest.mark.parametrize("dialect", [f"http://json-schema.org/draft-0{n}/schema#" for n in "3467"])
+def test_values_of_many_kinds_are_compared_in_one_pass(dialect, monkeypatch):
+    """The library compares each with each other one where it cannot sort them."""
+    monkeypatch.setattr("jsonschema._utils.equal", pytest.fail)
+    values = [n if n % 2 else str(n) for n in range(2_000)]
+    schema = {"type": "object", "properties": {"a": {"enum": values}}, "$schema": dialect}
+    assert schema_problem(schema) == ""
+    for wrong in ({"type": values}, {"required": values}, {"required": ["a", "a"]}):
+        newest = {"type": "object", "properties": {"a": wrong}}
+        assert schema_problem(newest) == "its schema is not valid"
+
+
+def test_a_schema_takes_a_bounded_number_of_steps():
+    """A schema of the usual kind may have any length that a chat model gets."""
+    usual = {f"name{n}": {"type": "string", "description": "x" * 30} for n in range(1_200)}
+    assert schema_problem({"type": "object", "properties": usual}) == ""
+    crowded = {"allOf": [{"not": {}}] * 8_000}
+    assert schema_problem({"type": "object", **crowded}) == "its schema is too long"
+
+
 def test_a_schema_as_deep_as_a_well_breaks_nothing():
     deep = {}
     for _ in range(5_000):

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from dataclasses import replace
 
 import pytest
@@ -12,7 +13,7 @@ from governance.core.exceptions import CallNotStarted
 from governance.mcp.backoff import Backoff
 from governance.mcp.specs import FoundTool, McpTiming
 from tests.governance.mcp.support import QUICK, McpHarness, unruly
-from tests.support import eventually, with_room
+from tests.support import PATIENCE, eventually, with_room
 
 
 @pytest.mark.parametrize(
@@ -188,6 +189,24 @@ async def test_a_tool_that_takes_too_much_to_say_is_left_out(harness):
     assert "unruly_wordy" not in harness.names()
     assert "unruly_echo" in harness.names()
     assert harness.health.connections[-1][1] == "left out: wordy (its schema is too long)"
+
+
+async def test_the_schemas_of_a_server_that_is_gone_are_not_checked_on(harness, monkeypatch):
+    checked, goes_on = [], threading.Event()
+
+    def check(schema):
+        checked.append(schema)
+        goes_on.wait(PATIENCE)
+        return ""
+
+    monkeypatch.setattr("governance.mcp.session.schema_problem", check)
+    harness.tools.apply([unruly()])
+    assert harness.tools.connections[0].connect_soon()
+    await eventually(lambda: checked)
+    await harness.tools.aclose()
+    goes_on.set()
+    await asyncio.get_running_loop().shutdown_default_executor()
+    assert len(checked) == 1
 
 
 async def test_a_changed_list_of_tools_changes_the_registry(harness):
