@@ -15,15 +15,18 @@ from typing import Any
 
 from jsonschema import Draft202012Validator, ValidationError
 from jsonschema.validators import extend, validator_for
-from referencing import Registry
+from referencing import Registry, Resource
+from referencing.jsonschema import DRAFT202012
 
 from governance.core.excerpts import shortened
 
 logger = logging.getLogger(__name__)
 
 LONGEST_SCHEMA = 100_000  # characters; every request to a chat model carries it
-_MOST_STEPS = 10_000
-_MOST_SCHEMA_STEPS = 200_000  # in a thread
+_MOST_STEPS = 20_000
+_MOST_SCHEMA_STEPS = 400_000  # in a thread
+_ITEMS_PER_STEP = 10  # of a list or an object: what takes as long as one keyword, with room
+_CHARACTERS_PER_STEP = 1_000
 _MOST_PROBLEMS = 10
 _LONGEST_CLAUSE = 200
 _UNCHECKED = frozenset({"pattern", "patternProperties", "unevaluatedProperties", "uniqueItems"})
@@ -72,8 +75,7 @@ def input_problems(schema: Mapping[str, Any], given: Mapping[str, Any]) -> str:
     """Return a clause for each wrong field of the input, without its value; empty if all are right."""
     try:
         kind = _careful(validator_for(schema, default=Draft202012Validator), unchecked=_UNCHECKED)
-        # An empty registry: without one, references would be fetched from the network.
-        errors = kind(schema, registry=Registry()).iter_errors(dict(given))
+        errors = kind(schema, registry=_registry_of(schema)).iter_errors(dict(given))
         with _at_most(_MOST_STEPS):
             return "; ".join(_clause(error) for error in islice(errors, _MOST_PROBLEMS))
     except (
@@ -81,6 +83,16 @@ def input_problems(schema: Mapping[str, Any], given: Mapping[str, Any]) -> str:
     ):  # too many steps, a reference to elsewhere, or anything else that the schema holds
         logger.debug("An input was not checked to its end", exc_info=True)
         return ""
+
+
+def _registry_of(schema: Mapping[str, Any]) -> Registry[Any]:
+    """Return what references may lead to: the schema alone, searched once for names of its parts.
+
+    The library would search it again for each reference. Without a registry it would fetch references from the network.
+    """
+    resource = Resource.from_contents(schema, default_specification=DRAFT202012)
+    registry: Registry[Any] = Registry().with_resource(resource.id() or "", resource)
+    return registry.crawl()
 
 
 @contextmanager
@@ -103,8 +115,10 @@ def _careful(kind: Any, *, unchecked: frozenset[str] = frozenset()) -> Any:
     )
 
     def evolve(validator: Any, **changes: Any) -> Any:
+        schema = changes["schema"]
+        _take(1 + _length(schema) // _ITEMS_PER_STEP)
         # A part of a schema with a `$schema` would be checked by the library's own validator.
-        if isinstance(schema := changes.get("schema"), dict) and "$schema" in schema:
+        if isinstance(schema, dict) and "$schema" in schema:
             changes["schema"] = {name: part for name, part in schema.items() if name != "$schema"}
         return kind.evolve(validator, **changes)
 
@@ -115,14 +129,21 @@ def _careful(kind: Any, *, unchecked: frozenset[str] = frozenset()) -> Any:
 def _counted(name: str, check: Keyword, *, unchecked: frozenset[str]) -> Keyword:
     def counted(
         validator: Any, value: Any, instance: Any, schema: Any
-    ) -> Iterator[ValidationError] | None:
-        _take(1)
+    ) -> Iterator[ValidationError]:
+        _take(1 + (_length(value) + _length(instance)) // _ITEMS_PER_STEP)
         needs_patterns = name == "additionalProperties" and "patternProperties" in schema
         if name in unchecked or (needs_patterns and "patternProperties" in unchecked):
-            return None
-        return check(validator, value, instance, schema)
+            return
+        for error in check(validator, value, instance, schema) or ():
+            # Its message holds the instance, and what was expected of it.
+            _take(len(error.message) // _CHARACTERS_PER_STEP)
+            yield error
 
     return counted
+
+
+def _length(value: Any) -> int:
+    return len(value) if isinstance(value, list | dict) else 0
 
 
 def _take(steps: int) -> None:

@@ -1,12 +1,19 @@
 """Schemas that somebody else wrote: an input is checked against them in words, and they can do no harm."""
 
+import itertools
 import socket
+import sys
+from contextlib import contextmanager
 
 import pytest
 
 from governance.mcp.schemas import input_problems, schema_problem
 
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
+DOUBLING = {
+    str(n): {"allOf": [{"$ref": f"#/$defs/{n + 1}"}, {"$ref": f"#/$defs/{n + 1}"}]}
+    for n in range(60)
+}
 SUM = {
     "type": "object",
     "properties": {
@@ -125,13 +132,42 @@ def test_a_reference_to_an_address_is_not_followed():
     ],
 )
 def test_a_malicious_schema_takes_no_time(property):
-    doubling = {
-        str(n): {"allOf": [{"$ref": f"#/$defs/{n + 1}"}, {"$ref": f"#/$defs/{n + 1}"}]}
-        for n in range(60)
-    }
     properties = {"a": property, "again": {"$ref": "#"}}
-    schema = {"type": "object", "properties": properties, "$defs": doubling | {"60": {}}}
+    schema = {"type": "object", "properties": properties, "$defs": DOUBLING | {"60": {}}}
     evil = "a" * 60 + "!"
     given = evil if property.get("type") == "string" else {evil: 1}
     for whole in (schema, {"$schema": DRAFT_7, **schema}):
         assert input_problems(whole, {"a": given, "again": {"a": given}}) == ""
+
+
+@contextmanager
+def at_most(calls):
+    """Fail at more calls of functions than that."""
+    made = itertools.count()
+
+    def count(frame, event, argument):
+        if event in {"call", "c_call"} and next(made) >= calls:
+            sys.setprofile(None)
+            pytest.fail(f"it takes more than {calls} calls")
+
+    sys.setprofile(count)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"not": {"enum": list(range(9_000))}},
+        {"allOf": [{}] * 9_000},
+        {"allOf": [{"$ref": "#x"}] * 900, "properties": {str(n): {} for n in range(5_000)}},
+        {f"unknown {n}": n for n in range(5_000)},
+    ],
+)
+def test_a_long_part_of_a_schema_takes_many_steps(part):
+    parts = DOUBLING | {"60": part, "x": {"$anchor": "x"}}
+    schema = {"type": "object", "properties": {"a": {"$ref": "#/$defs/0"}}, "$defs": parts}
+    with at_most(calls=5_000_000):
+        assert input_problems(schema, {"a": {"b": 1}}) == ""
