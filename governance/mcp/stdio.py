@@ -1,6 +1,7 @@
 """One MCP server as a child process: its own group, its streams, and an end that leaves nothing behind (G2)."""
 
 import asyncio
+import io
 import json
 import logging
 import os
@@ -103,7 +104,8 @@ class StdioServer:
         environment = self._environment()
         program = await self._find_program(environment["PATH"])
         ours, theirs = socket.socketpair()
-        errors, their_errors = os.pipe()
+        read_end, write_end = os.pipe()
+        errors, their_errors = io.FileIO(read_end), io.FileIO(write_end, "w")
         lifeline, self._lifeline = os.pipe()
         try:
             self._process = subprocess.Popen(  # noqa: ASYNC220, S603 - takes a millisecond; running commands is the purpose
@@ -118,12 +120,14 @@ class StdioServer:
             await self._connect(ours, errors)
         except BaseException as error:
             ours.close()  # a cancel may come before a transport owns it
+            if self._complaints is None:
+                errors.close()
             if isinstance(error, OSError | ValueError):
                 raise ServerUnavailable("its command could not be started") from error
             raise
         finally:
             theirs.close()
-            os.close(their_errors)
+            their_errors.close()
             os.close(lifeline)
 
     def _launch(self, program: str, lifeline: int) -> list[str]:
@@ -141,10 +145,9 @@ class StdioServer:
         given = {name: os.environ[name] for name in passed if name in os.environ}
         return {"PATH": os.defpath} | given | {tag_name: tag}
 
-    async def _connect(self, ours: socket.socket, errors: int) -> None:
+    async def _connect(self, ours: socket.socket, errors: io.FileIO) -> None:
         loop = asyncio.get_running_loop()
-        pipe = os.fdopen(errors, "rb", buffering=0)
-        self._complaints, _ = await loop.connect_read_pipe(_Complaints, pipe)
+        self._complaints, _ = await loop.connect_read_pipe(_Complaints, errors)
         reader, self._writer = await asyncio.open_connection(sock=ours)
         for work, what in (
             (self._read(reader), "reading"),

@@ -1,7 +1,9 @@
 """A server that dies, floods, talks nonsense and changes its mind: bounded, told clearly, and over at once (G2)."""
 
 import asyncio
+import errno
 import json
+import os
 import threading
 from dataclasses import replace
 
@@ -90,6 +92,17 @@ async def test_a_server_that_does_not_start_offers_nothing_and_is_reported(harne
     await harness.begin(unruly("dies"))
     assert harness.names() == []
     assert harness.health.failures == ["it ended with exit code 4"]
+
+
+async def test_a_command_that_cannot_be_started_leaves_no_descriptor_open(harness, monkeypatch):
+    def fail(*arguments, **options):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr("governance.mcp.stdio.subprocess.Popen", fail)
+    before = set(os.listdir("/proc/self/fd"))
+    await harness.begin(unruly())
+    assert harness.health.failures == ["its command could not be started"]
+    assert set(os.listdir("/proc/self/fd")) == before
 
 
 async def test_a_server_that_says_nothing_delays_a_turn_only_for_a_moment(monkeypatch):
