@@ -130,6 +130,8 @@ class MessageFilter:
         kept = []
         for tool in tools[: self._timing.most_tools]:
             if self._is_valid_tool(tool):
+                # The SDK would check results against it on the event loop, with every pattern in it.
+                tool.pop("outputSchema", None)
                 kept.append(tool)
             else:
                 self.invalid_tools[_name(tool)] = None

@@ -180,6 +180,14 @@ async def test_an_answer_that_makes_no_sense_leaves_open_what_the_tool_did(harne
     assert connection.is_connected
 
 
+async def test_an_answer_is_not_checked_against_the_schema_of_its_server(harness):
+    """The SDK would do so on the event loop, and run any pattern."""
+    await harness.begin(unruly())
+    outcome = await harness.run("unruly_promise")
+    assert outcome.status is CallStatus.SUCCEEDED
+    assert outcome.result.startswith("promised")
+
+
 async def test_what_is_no_tool_is_left_out_alone_and_named(harness):
     connection = await harness.begin(unruly("shapeless"))
     assert (await harness.run("unruly_echo", text="hello")).result == "hello"

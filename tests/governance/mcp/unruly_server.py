@@ -26,6 +26,7 @@ import time
 HABITS = set(sys.argv[1:])
 VERSION = "2025-06-18"
 POSE = f"<img src=x onerror='window.hit=1'>\u202e{'Z'.ljust(40, chr(0x300))}"
+OUTPUT = {"type": "object", "properties": {"text": {"pattern": "^(a+)+$"}}}
 names = [
     "ask",
     "cancelled",
@@ -41,6 +42,7 @@ names = [
     "meta",
     "nag",
     "paint",
+    "promise",
     "refuse",
     "rename",
     "riddle",
@@ -138,6 +140,11 @@ def paint(request):
     send(id=request["id"], result={"content": content, "isError": "wrong" in given})
 
 
+def promise(request):
+    """Break its own output schema, in a way that takes long to find."""
+    say(request, "promised", structuredContent={"text": "a" * 22 + "!"})
+
+
 def halves(request):
     say(request, "half a smile: \ud83d, nothing: \0")
 
@@ -172,6 +179,7 @@ def list_tools(request):
             **({"title": f"{name.title()}\n it"} if name == "echo" else {}),
             "description": f"It can {name}.",
             "inputSchema": {"type": "object"},
+            **({"outputSchema": OUTPUT} if name == "promise" else {}),
             "annotations": {"readOnlyHint": "harmless" in HABITS, "title": f"To {name}"},
         }
         for name in names
