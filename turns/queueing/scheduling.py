@@ -103,11 +103,10 @@ def dispatch_again(*, limit: int = 100) -> int:
     undispatched = Q(dispatched_at=None) | Q(dispatched_at__lt=now_minus(DISPATCH_TIMEOUT))
     overdue = queue.startable().filter(undispatched).order_by("queued_at")
     count = 0
-    for turn in overdue.only("conversation_id", "dispatched_at")[:limit]:
+    for turn in overdue.only("conversation_id")[:limit]:
         with transaction.atomic():
-            unclaimed = Turn.objects.filter(
-                pk=turn.pk, status=TurnStatus.QUEUED, dispatched_at=turn.dispatched_at
-            )
+            # Not by the moment that was read: SQLite keeps one of its own clock in a form that equals no bound one.
+            unclaimed = Turn.objects.filter(undispatched, pk=turn.pk, status=TurnStatus.QUEUED)
             if unclaimed.update(dispatched_at=Now()):
                 get_dispatcher().dispatch(turn.conversation_id, turn.pk)
                 count += 1

@@ -73,6 +73,15 @@ async def test_a_turn_that_nobody_claims_is_dispatched_again_after_a_while(
     await eventually(lambda: waking.woken == [chat.id])
 
 
+async def test_a_turn_that_nobody_ever_claims_is_dispatched_again_and_again(
+    chat: ChatDriver, waking: Waking, monkeypatch: pytest.MonkeyPatch
+):
+    await in_database(lambda: enqueue(chat.id))
+    # To age the row would write its moment in another form.
+    monkeypatch.setattr(scheduling, "DISPATCH_TIMEOUT", -timedelta(minutes=1))
+    assert [await in_database(scheduling.dispatch_again) for _ in range(3)] == [1, 1, 1]
+
+
 async def test_what_waits_behind_a_live_turn_is_not_dispatched_again(
     chat: ChatDriver, waking: Waking
 ):
