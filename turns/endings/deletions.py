@@ -12,7 +12,8 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Model, QuerySet
+from django.db.models import Model, QuerySet, Value
+from django.db.models.functions import Coalesce
 from django.utils.translation import gettext as _
 
 from governance import Cancellation, CancelReason, CancelSource, recorder
@@ -165,4 +166,6 @@ def _empty(conversation_id: UUID) -> bool:
 @run_in_db_thread
 def _mark_emptied(conversation_id: UUID) -> None:
     emptied = Conversation.objects.filter(pk__in=tree_of(conversation_id), emptied_at=None)
-    emptied.update(emptied_at=database_now())
+    at = database_now()
+    # What began below it in that moment was not hidden with it.
+    emptied.update(emptied_at=at, deleted_at=Coalesce("deleted_at", Value(at)))

@@ -12,7 +12,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
 
 from governance import recorder
 from governance.db_clock import database_now
@@ -76,6 +76,8 @@ def prune(
     again at any time.
     """
     before = database_now() - older_than
+    if not is_dry_run:
+        _delete_below_deleted()
     levels = _idle_conversations(before, only_deleted=not with_conversations)
     planned = _count(before, [pk for level in levels for pk in level])
     if is_dry_run:
@@ -156,6 +158,15 @@ def _batches(rows: Iterable[Row], *, rows_of: Callable[[Row], int]) -> Iterator[
         weight += rows_of(row)
     if batch:
         yield batch
+
+
+def _delete_below_deleted() -> None:
+    """Let a conversation count as deleted with the one above it: it may have begun in that moment, and stayed."""
+    deleted = Conversation.objects.filter(deleted_at__isnull=False)
+    since = deleted.filter(pk=OuterRef("parent")).values("deleted_at")
+    below = Conversation.objects.filter(parent__in=deleted, deleted_at=None)
+    while below.update(deleted_at=Subquery(since)):
+        pass  # now those a level further down are below it
 
 
 def _idle_conversations(before: datetime, *, only_deleted: bool) -> list[list[UUID]]:

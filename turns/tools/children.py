@@ -69,7 +69,12 @@ def start(origin: Origin, *, agent: str, message: str, is_detached: bool) -> Chi
         parent = ours.first()
         if (known := _started_before(origin)) is not None:
             return known
-        if conversation is None or parent is None or _is_ending(parent, origin.tool_id):
+        if (
+            conversation is None
+            or conversation.deleted_at is not None
+            or parent is None
+            or _is_ending(parent, origin.tool_id)
+        ):
             raise ChildRefused("This turn is being ended, so no sub-agent was started.")
         _check_limits(parent)
         place = _make_conversation(origin, parent=conversation, agent=_find(agent).name)

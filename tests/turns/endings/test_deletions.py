@@ -15,13 +15,17 @@ from governance.models import Approval, ToolCall
 from governance.runtime import workspace_of
 from tests.staff import sign_in
 from tests.support import eventually
+from tests.turns.row_factory import RowFactory
 from tests.turns.support import ChatDriver, FakeTools, in_database
 from tests.turns.tools.scripted_agents import child, spawn, use_scripts
 from turns import selectors, services
+from turns.endings import deletions
 from turns.exceptions import ConversationNotFound, MessageRejected, TurnNotFound
 from turns.models import CancelRequest, Conversation, ConversationChange, Event, Message, Turn
 from turns.running import runtime
 from turns.testing import call, text
+from turns.tools import children
+from turns.tools.children import ChildRefused, Origin
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -149,6 +153,46 @@ async def test_sub_agents_end_and_their_conversations_go_too(
     assert await in_database(lambda: rows_with(SECRET)) == []
     with pytest.raises(ConversationNotFound):
         await selectors.snapshot(conversation_id=turn.conversation_id, user=chat.user)
+
+
+@pytest.fixture
+def family(ada: AbstractUser) -> tuple[RowFactory, Turn]:
+    """A conversation whose turn is over, and the turn of a detached sub-agent that goes on."""
+    above, below = RowFactory(ada), RowFactory(ada)
+    Conversation.objects.filter(pk=below.id).update(parent=above.id)
+    parent = above.turn()
+    return above, below.turn("running", parent=parent, root=parent, is_detached=True)
+
+
+def test_a_sub_agent_of_a_deleted_conversation_sets_nobody_to_work(
+    ada: AbstractUser, family: tuple[RowFactory, Turn]
+):
+    above, turn = family
+    hidden = deletions.hide(above.id, ada, CancelSource.API)
+    origin = Origin(turn_id=turn.pk, epoch=turn.epoch, tool_id="s1", time_left=None)
+    with pytest.raises(ChildRefused, match="being ended"):
+        children.start(origin, agent="", message="dig", is_detached=True)
+    assert set(Conversation.objects.values_list("pk", flat=True)) == {*hidden.conversation_ids}
+
+
+async def test_what_began_below_a_deleted_conversation_is_deleted_with_it(
+    ada: AbstractUser, family: tuple[RowFactory, Turn]
+):
+    above, turn = family
+
+    def leave_behind() -> RowFactory:
+        Turn.objects.filter(pk=turn.pk).update(status="cancelled")
+        deletions.hide(above.id, ada, CancelSource.API)
+        late = RowFactory(ada)
+        Conversation.objects.filter(pk=late.id).update(parent=turn.conversation_id)
+        late.turn()
+        return late
+
+    late = await in_database(leave_behind)
+    await deletions.finish(notify_owner=runtime.notify_owner)
+    for place in (above, late):
+        with pytest.raises(ConversationNotFound):
+            await selectors.snapshot(conversation_id=place.id, user=ada)
 
 
 async def test_what_runs_for_a_user_who_is_deleted_ends_with_the_user(

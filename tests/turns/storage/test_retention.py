@@ -200,6 +200,18 @@ def test_what_is_left_of_a_deleted_conversation_goes_with_prune(ada):
     assert ToolCall.objects.count() == 2
 
 
+def test_a_deleted_conversation_takes_along_what_began_below_it_meanwhile(ada):
+    above, below, deeper = (RowFactory(ada) for _ in range(3))
+    for factory, parent in ((above, None), (below, above.id), (deeper, below.id)):
+        a_turn(factory)
+        emptied = {"parent": parent, "emptied_at": timezone.now() - OLD}
+        Conversation.objects.filter(pk=factory.id).update(**emptied)
+        grow_old(factory)
+    Conversation.objects.filter(pk=above.id).update(deleted_at=timezone.now() - OLD)
+    run("--days", "90")
+    assert not Conversation.objects.exists()
+
+
 def test_a_conversation_that_is_taken_up_while_others_are_deleted_is_left_alone(ada, monkeypatch):
     ended, begun = RowFactory(ada), RowFactory(ada)
     for factory in (ended, begun):
