@@ -224,7 +224,7 @@ async def _looked_after(chat: ChatDriver) -> None:
     """What every process does all the time, besides."""
     process = (await runtime.ensure_started()).process
     live = [uuid.uuid4()]
-    await in_database(lambda: recovery.sweep(process, live))
+    await in_database(lambda: recovery.sweep(process, lambda: live))
     await in_database(lambda: requests.pending(live, ["1"]))
     await in_database(scheduling.waiting_conversations)
     await in_database(scheduling.dispatch_again)

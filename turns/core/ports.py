@@ -1,6 +1,6 @@
 """What the runner and the supervisor need from outside: a journal for one turn, a store for all."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
@@ -136,8 +136,11 @@ class TurnStore(Protocol):
         """
         ...
 
-    async def sweep(self, live: Collection[UUID]) -> None:
-        """End the turns that have no live owner, and those that name this process although it runs only `live`."""
+    async def sweep(self, live: Callable[[], Collection[UUID]]) -> None:
+        """End the turns that have no live owner, and those that name this process although it runs only `live`.
+
+        That is asked as late as can be, in any thread: what begins while the sweep waits is live.
+        """
 
     async def find_deleted(self, live: Collection[UUID]) -> Collection[UUID]:
         """Return the turns of `live` that are stored nowhere any more."""

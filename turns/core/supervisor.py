@@ -319,7 +319,7 @@ class TurnSupervisor:
 
     async def _sweep(self) -> None:
         await self._drop_deleted()
-        await self._store.sweep(tuple(self._live))
+        await self._store.sweep(lambda: tuple(self._live))
         await self._store.dispatch_again()
         if self.has_room:
             for conversation_id in await self._store.waiting_conversations():

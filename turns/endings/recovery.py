@@ -4,7 +4,7 @@ Every process looks, also one that runs no turns. Whoever comes first ends a tur
 """
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from datetime import timedelta
 from itertools import count
 from uuid import UUID
@@ -33,9 +33,12 @@ SWEEPS_PER_LOOK = 30  # at what calls of processes that are gone have left behin
 _sweeps = count(1)
 
 
-def sweep(process: Process, live: Collection[UUID]) -> Notifications:
-    """End what has no live owner: what each process does every few seconds, in a few short queries."""
-    notifications = end_lost(process, live)
+def sweep(process: Process, live: Callable[[], Collection[UUID]]) -> Notifications:
+    """End what has no live owner: what each process does every few seconds, in a few short queries.
+
+    `live` is asked here and no sooner: a sweep may have waited for longer than a new turn is left alone.
+    """
+    notifications = end_lost(process, live())
     notifications.add(end_orphaned())
     notifications.add(complete_endings())
     if next(_sweeps) % SWEEPS_PER_LOOK == 0:

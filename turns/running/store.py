@@ -1,6 +1,6 @@
 """The supervisor's store on Django's ORM: persists, then publishes."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from uuid import UUID
 
 from governance import ToolOutcome, checkpoint
@@ -89,7 +89,7 @@ class DatabaseStore:
             await sinks.publish(conversation_id, events)
         return ended.others_wait
 
-    async def sweep(self, live: Collection[UUID]) -> None:
+    async def sweep(self, live: Callable[[], Collection[UUID]]) -> None:
         """End what has no live owner, and tell of it."""
         await notify(await _sweep(self._ownership.process, live), notify_owner=self._notify_owner)
 

@@ -26,6 +26,9 @@ class MemoryStore:
         self.failures: list[Exception] = []
         self.attempts = 0
         self.swept: list[tuple[UUID, ...]] = []
+        self.sweeping = asyncio.Event()
+        self.may_sweep = asyncio.Event()
+        self.may_sweep.set()
         self.deleted: set[UUID] = set()
         self.dispatched_again = 0
         self.claiming = asyncio.Event()
@@ -91,7 +94,9 @@ class MemoryStore:
         return may_begin
 
     async def sweep(self, live) -> None:
-        self.swept.append(tuple(live))
+        self.sweeping.set()
+        await self.may_sweep.wait()
+        self.swept.append(tuple(live()))
 
     async def find_deleted(self, live):
         return self.deleted.intersection(live)

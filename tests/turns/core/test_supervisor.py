@@ -179,6 +179,20 @@ class TestClaims:
         assert ending.status is TurnStatus.COMPLETED
         assert "could not be claimed" in caplog.text
 
+    async def test_a_turn_that_begins_while_a_sweep_waits_counts_as_live(self, make_harness):
+        harness = make_harness(sweep_interval=0.001)
+        turn = harness.queue("hello", [gate()])
+        harness.store.may_sweep.clear()
+        harness.supervisor.start()
+        await harness.store.sweeping.wait()
+
+        harness.supervisor.wake(turn.conversation_id)
+        await eventually(lambda: harness.supervisor.find_turn(turn.id))
+        harness.store.may_sweep.set()
+        await eventually(lambda: harness.store.swept)
+
+        assert harness.store.swept[0] == (turn.id,)
+
 
 class TestCancel:
     async def test_a_nudge_makes_a_stored_request_take_effect(self, harness):

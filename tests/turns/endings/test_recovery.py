@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 from datetime import timedelta
 from uuid import UUID
 
@@ -20,6 +21,7 @@ from turns.events.notifications import Notifications
 from turns.models import Process, Repair, Turn
 from turns.processes import process_registry
 from turns.running import runtime
+from turns.running.store import DatabaseStore
 from turns.testing import text
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -125,6 +127,25 @@ def test_a_turn_that_its_own_process_has_lost_is_ended(ada):
     assert conversation_id == lost.conversation_id
     statuses = {turn.pk: turn.status for turn in Turn.objects.all()}
     assert statuses == {lost.pk: "interrupted", kept.pk: "running", just_claimed.pk: "running"}
+
+
+async def test_a_turn_that_begins_while_the_sweep_waits_for_the_database_goes_on(
+    chat: ChatDriver, settings
+):
+    settings.TURNS_SWEEP_INTERVAL = 3600.0
+    here = await runtime.ensure_started()
+    store = DatabaseStore(here.ownership, lock=here.lock, notify_owner=runtime.notify_owner)
+    live: list[UUID] = []
+    may_begin = threading.Event()
+
+    def begin() -> None:
+        may_begin.wait(PATIENCE)
+        live.append(a_live_turn(RowFactory(chat.user), owner=here.process).pk)
+
+    both = asyncio.gather(in_database(begin), store.sweep(lambda: live))  # one after the other
+    may_begin.set()
+    await both
+    assert (await row(Turn, pk=live[0])).status == "running"
 
 
 def test_the_turns_of_a_live_owner_are_left_alone(ada):

@@ -261,7 +261,7 @@ def test_the_clock_of_a_machine_does_not_matter(ada, monkeypatch, skew):
     factory = RowFactory(ada)
     waiting = queue.enqueue(factory.id, text="go", source="typed", client_id=None).turn
     claimed, _events = queue.claim(factory.id, process=process)
-    assert recovery.sweep(process, []) == Notifications()  # just claimed: left alone
+    assert recovery.sweep(process, list) == Notifications()  # just claimed: left alone
     turn = Turn.objects.get(pk=waiting.pk)
     for at in (turn.queued_at, turn.started_at, Process.objects.get().seen_at):
         assert abs(at - datetime.now(UTC)) < timedelta(seconds=30)
@@ -324,7 +324,7 @@ class TestSweep:
 
         def questions() -> list[str]:
             with CaptureQueriesContext(connection) as queries:
-                assert recovery.sweep(process, []) == Notifications()
+                assert recovery.sweep(process, list) == Notifications()
                 scheduling.waiting_conversations()
             return [query["sql"] for query in queries]
 
