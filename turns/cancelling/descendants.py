@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from uuid import UUID
 
 from django.db import DatabaseError, transaction
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from governance import Cancellation, CancelReason
 from turns.cancelling import cancel_requests
@@ -26,6 +26,13 @@ CUT_OFF = (  # how a turn ends that takes its descendants with it, and how it lo
     TurnStatus.FAILED,
     TurnStatus.TIMED_OUT,
     TurnStatus.INTERRUPTED,
+)
+
+# What was cut off may stand further up: a turn that completed before that has left detached ones at work.
+BELOW_CUT_OFF = (
+    Q(parent__status__in=CUT_OFF)
+    | Q(parent__parent__status__in=CUT_OFF)
+    | Q(root__status__in=CUT_OFF)
 )
 
 
@@ -52,7 +59,7 @@ def cancel_all(
         if turn.pk in asked:
             continue
         if waits:
-            notifications.add(_cancel(turn, passed_on))
+            notifications.add(cancel_turn(turn, passed_on))
         else:
             notifications.has_left_out = True
     return notifications
@@ -65,15 +72,15 @@ def ask_for_report(turns: "QuerySet[Turn, Turn]", cancellation: Cancellation) ->
     """
     notifications = Notifications()
     for turn in turns.order_by("queued_at", "pk"):
-        notifications.add(_cancel(turn, cancellation, mode="report"))
+        notifications.add(cancel_turn(turn, cancellation, mode="report"))
     return notifications
 
 
 def complete(*, limit: int = 100) -> Notifications:
-    """Store the requests that a cascade could not. They are for what is not over although what has started it was cut off."""
+    """Store the requests that a cascade could not. They are for what is not over although what is above it was cut off."""
     asked = CancelRequest.objects.filter(turn=OuterRef("pk"), tool_id="", mode="now")
     missed = Turn.objects.filter(
-        ~Exists(asked), status__in=ACTIVE_STATUSES, parent__status__in=CUT_OFF
+        BELOW_CUT_OFF, ~Exists(asked), status__in=ACTIVE_STATUSES, parent__isnull=False
     )
     notifications = Notifications()
     for turn in missed.order_by("queued_at", "pk")[:limit]:
@@ -84,9 +91,24 @@ def complete(*, limit: int = 100) -> Notifications:
     return notifications
 
 
+def cancel_turn(turn: Turn, cancellation: Cancellation, *, mode: str = "now") -> Notifications:
+    """Ask one descendant to stop. What fails here is left to the sweep: it must not undo the others."""
+    if turn.status not in ACTIVE_STATUSES:
+        return Notifications()
+    try:
+        with transaction.atomic(), log.short_lock_wait():
+            conversation = log.locked(turn.conversation_id)
+            return cancel_requests.cancel_turns(
+                [turn], cancellation, conversations=[conversation], mode=mode
+            )
+    except DatabaseError:
+        logger.exception("A sub-agent's turn could not be asked to stop", extra=_ids(turn))
+        return Notifications()
+
+
 def cancel_with_descendants(turn: Turn, cancellation: Cancellation) -> Notifications:
     """Store a request for a sub-agent's turn and for all that it has started; inside a transaction."""
-    notifications = _cancel(turn, cancellation)
+    notifications = cancel_turn(turn, cancellation)
     notifications.add(cancel_descendants(turn.pk, cancellation))
     return notifications
 
@@ -151,21 +173,6 @@ def _cancel_free(
     except DatabaseError:
         logger.exception("The turns of sub-agents could not be asked to stop together")
         return Notifications(), set()
-
-
-def _cancel(turn: Turn, cancellation: Cancellation, *, mode: str = "now") -> Notifications:
-    """Ask one descendant to stop. What fails here is left to the sweep: it must not undo the others."""
-    if turn.status not in ACTIVE_STATUSES:
-        return Notifications()
-    try:
-        with transaction.atomic(), log.short_lock_wait():
-            conversation = log.locked(turn.conversation_id)
-            return cancel_requests.cancel_turns(
-                [turn], cancellation, conversations=[conversation], mode=mode
-            )
-    except DatabaseError:
-        logger.exception("A sub-agent's turn could not be asked to stop", extra=_ids(turn))
-        return Notifications()
 
 
 def _ids(turn: Turn) -> dict[str, str]:

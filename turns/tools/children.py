@@ -14,7 +14,7 @@ from governance import Cancellation, CancelReason
 from governance.db_clock import database_now
 from governance.sanitize import sanitize_text
 from turns.agents.lookup import enabled_agents, find_agent
-from turns.cancelling.descendants import ask_for_report, cancel_descendants, cancel_with_descendants
+from turns.cancelling.descendants import ask_for_report, cancel_descendants, cancel_turn
 from turns.conf import app_settings
 from turns.core.tool_events import SubAgent
 from turns.core.turns import ACTIVE_STATUSES, TurnStatus
@@ -134,11 +134,11 @@ def cancel_session(conversation_id: UUID, turn_id: UUID) -> Notifications:
         turn = Turn.objects.filter(pk=turn_id, parent__conversation=conversation_id).first()
         if turn is None or turn.status not in ACTIVE_STATUSES:
             return Notifications()
-        notifications = cancel_with_descendants(turn, Cancellation(reason=CancelReason.PARENT))
-        if (
-            notifications.cancelled
-        ):  # its row only after its conversation's lock: its owner may be writing it
+        cancellation = Cancellation(reason=CancelReason.PARENT)
+        notifications = cancel_turn(turn, cancellation)
+        if notifications.cancelled:  # its conversation is locked: its owner may be writing its row
             Turn.objects.filter(pk=turn.pk, delivered_at=None).update(delivered_at=database_now())
+        notifications.add(cancel_descendants(turn.pk, cancellation))
         return notifications
 
 

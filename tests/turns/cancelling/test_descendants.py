@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 from django.db import DatabaseError, connection, transaction
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from governance import CancelReason, CancelSource
 from governance.db import run_in_db_thread
@@ -23,7 +24,7 @@ from tests.turns.tools.scripted_agents import (
     use_scripts,
 )
 from turns import services
-from turns.cancelling import cancel_requests, commands
+from turns.cancelling import cancel_requests, commands, descendants
 from turns.cancelling.commands import CancelCommand
 from turns.core.turns import TurnEnding, TurnStatus
 from turns.endings import recovery, turn_endings
@@ -129,6 +130,55 @@ async def test_one_whose_request_cannot_be_stored_keeps_nobody_waiting(
     await run_in_db_thread(recovery.complete_endings)()
     await runtime.check_requests()
     assert (await ended(first)).ended_by_reason == "parent"
+
+
+@pytest.mark.parametrize(
+    "above",
+    [
+        ("cancelled", "completed"),
+        ("running", "cancelled", "completed"),
+        ("failed", *["completed"] * 3),
+    ],
+)
+def test_whom_a_cascade_left_out_is_asked_later_although_its_parent_had_completed(ada, above):
+    parent = root = None
+    for status in above:
+        parent = RowFactory(ada).turn(status, parent=parent, root=root)
+        root = root or parent
+    left_out = RowFactory(ada).turn("running", parent=parent, root=root, is_detached=True)
+    asked_already = RowFactory(ada).turn("running", parent=parent, root=root)
+    CancelRequest.objects.create(
+        turn=asked_already, reason="parent", source="policy", requested_at=timezone.now()
+    )
+    goes_on = RowFactory(ada).turn("running", parent=RowFactory(ada).turn("completed"))
+    assert descendants.complete().cancelled == 1
+    for turn, status in (
+        (left_out, "cancelling"),
+        (asked_already, "running"),
+        (goes_on, "running"),
+    ):
+        turn.refresh_from_db()
+        assert turn.status == status
+
+
+def test_one_that_could_not_be_asked_to_end_still_reports_though_those_below_it_were(
+    ada, monkeypatch
+):
+    above, below = RowFactory(ada), RowFactory(ada)
+    dug = below.turn("running", parent=above.turn("running"), is_detached=True)
+    deeper = RowFactory(ada).turn("running", parent=dug)
+    cancel_turns = cancel_requests.cancel_turns
+
+    def fails_with_it(turns, cancellation, **how):
+        if dug in turns:
+            raise DatabaseError("no")
+        return cancel_turns(turns, cancellation, **how)
+
+    monkeypatch.setattr(cancel_requests, "cancel_turns", fails_with_it)
+    assert children.cancel_session(above.id, dug.pk).cancelled == 1
+    deeper.refresh_from_db()
+    dug.refresh_from_db()
+    assert (deeper.status, dug.status, dug.delivered_at) == ("cancelling", "running", None)
 
 
 @pytest.mark.parametrize("asked", ["report", "end"])
