@@ -58,7 +58,7 @@ def end_turn(
         row.usage = row.usage if usage is None else usage
         closed = close_calls(row, ending, known=outcomes or {}) if row.has_open_calls else []
         events = [event for call in closed for event in result_events(call)]
-        events += _close_message(row, answer, at=at)
+        events += _close_message(row, answer, ending, at=at)
         events += _record_repairs(row, closed, ending, at=at)
         below, asked = _end_descendants(row, ending)
         events += park_if_deadly(conversation, row, at=at) if _is_deadly(ending) else []
@@ -73,11 +73,18 @@ def end_turn(
         return Notifications([(conversation.pk, told), *below.batches], below.requests, answers)
 
 
-def _close_message(turn: Any, answer: Answer | None, *, at: datetime) -> list[TurnEvent]:
+def _close_message(
+    turn: Any, answer: Answer | None, ending: TurnEnding, *, at: datetime
+) -> list[TurnEvent]:
     """Save the last answer, or close the message that was being streamed."""
-    if answer is not None:
-        return messages.save(turn, answer, is_begun=turn.has_unfinished_message, at=at)
-    return messages.close_unfinished(turn) if turn.has_unfinished_message else []
+    is_begun = turn.has_unfinished_message
+    if answer is None:
+        return messages.close_unfinished(turn) if is_begun else []
+    # A runner that was given up may have stored it meanwhile. One that has completed its turn leaves it to the ending.
+    is_given_up = ending.status is not TurnStatus.COMPLETED
+    if is_given_up and not is_begun and messages.has(turn, step=answer.step):
+        return []
+    return messages.save(turn, answer, is_begun=is_begun, at=at)
 
 
 def _settle_requests(turn: Any, ending: TurnEnding, closed: list[CallRow], *, at: datetime) -> None:

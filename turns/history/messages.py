@@ -42,9 +42,14 @@ def add(
     )
 
 
+def has(turn: Turn, *, step: int) -> bool:
+    """Whether the message of a step is there, complete or not."""
+    return Message.objects.filter(turn=turn, step=step, role="assistant").exists()
+
+
 def begin(turn: Turn, *, step: int, text: str, at: datetime) -> None:
     """Append the message of a step to a locked conversation as far as it was said. Done twice, it is there once."""
-    if Message.objects.filter(turn=turn, step=step, role="assistant").exists():
+    if has(turn, step=step):
         return
     content = [{"type": "text", "text": text}]
     fields: dict[str, Any] = {"step": step, "is_streaming": True}

@@ -5,17 +5,21 @@ import threading
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.contrib.auth.models import AbstractUser
 from django.db import connection, transaction
 
-from governance import Cancellation, CancelReason
+from governance import Cancellation, CancellationToken, CancelReason
 from tests.turns.row_factory import RowFactory
 from tests.turns.statements import Asked
 from tests.turns.support import in_database
+from turns.core.chat_model import message_of
+from turns.core.ports import Answer
 from turns.core.turns import TurnEnding, TurnStatus, ending_of
 from turns.events import log
-from turns.models import CancelRequest, Event, Turn
+from turns.models import CancelRequest, Event, Message, Turn
 from turns.running.ending_writes import Ended, EndingWrite, EndingWrites, store
+from turns.running.journal import DatabaseJournal
 from turns.storage.priority_lock import PriorityLock, Urgency
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -69,6 +73,29 @@ def test_one_that_is_not_ours_any_more_is_left_as_it_is(ada: AbstractUser):
     results = store(writes)
     assert [is_told(result) for result in results] == [False, True]
     assert statuses(*writes) == ["running", "completed"]
+
+
+@pytest.mark.parametrize("is_begun", [True, False])
+def test_an_answer_that_a_runner_stores_just_before_its_turn_is_ended_without_it_is_there_once(
+    ada: AbstractUser, *, is_begun: bool
+):
+    factory = RowFactory(ada)
+    turn = factory.claimed(factory.turn("running"))
+    journal = DatabaseJournal(turn, token=CancellationToken())
+
+    async def say(step: int, said: str) -> Answer | None:
+        await journal.save_reply(step, message_of(said, (), turn_id=str(turn.id)), ())
+        return journal.answer
+
+    if is_begun:
+        async_to_sync(journal.save_text)(1, "half")
+    answer = async_to_sync(say)(1, "half an answer")
+    async_to_sync(say)(2, "a report")  # stores the answer before it
+    facts = {"steps": 1, "usage": {}, "outcomes": {}, "answer": answer}
+    store([EndingWrite(turn=turn, ending=CANCELLED, facts=facts)])
+    assert Turn.objects.get(pk=turn.id).status == "cancelled"
+    said = Message.objects.filter(turn=turn.id, role="assistant")
+    assert [message.step for message in said] == [1]
 
 
 def test_one_whose_conversation_is_being_written_is_waited_for_alone(ada: AbstractUser):
