@@ -6,6 +6,7 @@ decisions stay as a record until `prune`.
 
 import asyncio
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -111,6 +112,15 @@ async def finish(*, notify_owner: NotifyOwner) -> None:
             )
 
 
+async def _empty(conversation_id: UUID) -> bool:
+    """Delete the contents, unless something still runs; return whether they are gone."""
+    ids = await _tree_at_rest(conversation_id)
+    pieces = retention.empty_conversations(ids)
+    while await _take(pieces):
+        pass  # others have the database's thread between two of them
+    return bool(ids)
+
+
 async def _remove_files() -> None:
     """Remove the files of what was emptied. One that the storage does not remove is tried again with the next look."""
     for attachment_id, path in await run_in_query_thread(attachments.marked_for_removal)():
@@ -154,13 +164,16 @@ def _cancel_rest(conversation_id: UUID) -> Notifications:
 
 
 @run_in_db_thread
-def _empty(conversation_id: UUID) -> bool:
-    """Delete the contents, unless something still runs; return whether they are gone."""
+def _tree_at_rest(conversation_id: UUID) -> list[UUID]:
+    """Return a conversation and those below it; nothing if something still runs there."""
     ids = tree_of(conversation_id)
-    if _active(ids).exists():
-        return False
-    retention.empty_conversations(ids)
-    return True
+    return [] if _active(ids).exists() else ids
+
+
+@run_in_db_thread
+def _take(pieces: Iterator[None]) -> bool:
+    """Delete the next piece of the contents; return whether there was one."""
+    return next(pieces, False) is None
 
 
 @run_in_db_thread

@@ -134,9 +134,11 @@ def _ended_processes(before: datetime) -> "QuerySet[Process]":
     return Process.objects.filter(~Exists(owned), ended_at__lt=before)
 
 
-def _batches_of_turns(which: Q) -> Iterator[list[Turn]]:
+def _batches_of_turns(
+    which: Q, *, order: Sequence[str] = ("ended_at", "pk")
+) -> Iterator[list[Turn]]:
     """Turns, oldest first, each batch read when the one before it is done."""
-    keyset = Keyset(["ended_at", "pk"])
+    keyset = Keyset(order)
     turns = keyset.sort(Turn.objects.filter(which))
     turns = turns.only("conversation_id", "steps", "tool_call_count")
     found = list(turns[:BATCH])
@@ -193,20 +195,23 @@ def _depth(conversation_id: UUID, parents: Mapping[UUID, UUID | None]) -> int:
     return depth
 
 
-def empty_conversations(conversation_ids: Collection[UUID]) -> None:
-    """Delete what was said and done in conversations. Rows of turns, calls, cancels, repairs and decisions stay."""
-    turn_ids = list(
-        Turn.objects.filter(conversation__in=conversation_ids).values_list("pk", flat=True)
-    )
-    for start in range(0, len(turn_ids), BATCH):
-        few = turn_ids[start : start + BATCH]
-        _delete_events(few)
-        with transaction.atomic():
-            history_version.renew(conversation_ids)
-            _delete_texts(few)
-            recorder.empty_calls([str(turn_id) for turn_id in few])
-            CancelRequest.objects.filter(turn__in=few).update(note="")
-            Repair.objects.filter(turn__in=few).update(text="")
+def empty_conversations(conversation_ids: Collection[UUID]) -> Iterator[None]:
+    """Delete what was said and done in conversations. Yield after each piece, so that others get in between.
+
+    Rows of turns, calls, cancels, repairs and decisions stay.
+    """
+    for conversation_id in conversation_ids:
+        for turns in _batches_of_turns(Q(conversation=conversation_id), order=["number"]):
+            few = [turn.pk for turn in turns]
+            for _deleted in _delete_events(few):
+                yield
+            with transaction.atomic():
+                history_version.renew([conversation_id])
+                _delete_texts(few)
+                recorder.empty_calls([str(turn_id) for turn_id in few])
+                CancelRequest.objects.filter(turn__in=few).update(note="")
+                Repair.objects.filter(turn__in=few).update(text="")
+            yield
     Conversation.objects.filter(pk__in=conversation_ids).update(title="", parked_reason="")
 
 
@@ -220,18 +225,19 @@ def _delete_texts(turn_ids: Sequence[UUID]) -> int:
     return messages
 
 
-def _delete_events(turn_ids: Sequence[UUID]) -> int:
-    """They are no part of the history: pages that were away for that long get a snapshot."""
+def _delete_events(turn_ids: Sequence[UUID]) -> Iterator[int]:
+    """Delete the events of turns, and yield how many after each piece.
+
+    They are no part of the history: pages that were away for that long get a snapshot.
+    """
     rows: QuerySet[Event] = Event.objects.filter(turn__in=turn_ids).order_by()
-    deleted = 0
     while piece := list(rows.values_list("pk", flat=True)[:PIECE]):
-        deleted += Event.objects.filter(pk__in=piece).delete()[0]
-    return deleted
+        yield Event.objects.filter(pk__in=piece).delete()[0]
 
 
 def _empty(turns: Sequence[Turn], pruned: Pruned) -> None:
     """Delete what was said and done in turns; whoever works in their conversations is waited for one by one."""
-    pruned.events += _delete_events([turn.pk for turn in turns])
+    pruned.events += sum(_delete_events([turn.pk for turn in turns]))
     for turn in _empty_locked(turns, pruned, waits=False):
         _empty_locked([turn], pruned, waits=True)
 

@@ -9,6 +9,7 @@ from django.apps import apps
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AbstractUser
 from django.urls import reverse
+from django.utils import timezone
 
 from governance import CancelSource
 from governance.models import Approval, ToolCall
@@ -23,6 +24,7 @@ from turns.endings import deletions
 from turns.exceptions import ConversationNotFound, MessageRejected, TurnNotFound
 from turns.models import CancelRequest, Conversation, ConversationChange, Event, Message, Turn
 from turns.running import runtime
+from turns.storage import retention
 from turns.testing import call, text
 from turns.tools import children
 from turns.tools.children import ChildRefused, Origin
@@ -193,6 +195,31 @@ async def test_what_began_below_a_deleted_conversation_is_deleted_with_it(
     for place in (above, late):
         with pytest.raises(ConversationNotFound):
             await selectors.snapshot(conversation_id=place.id, user=ada)
+
+
+async def test_others_have_the_database_while_a_long_conversation_is_emptied(
+    ada: AbstractUser, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(retention, "PIECE", 10)
+
+    def plant() -> None:
+        factory = RowFactory(ada)
+        turn = factory.turn()
+        at = timezone.now()
+        rows = (
+            Event(conversation=turn.conversation, turn=turn, seq=seq, type="error", at=at)
+            for seq in range(1, 301)
+        )
+        Event.objects.bulk_create(rows)
+        deletions.hide(factory.id, ada, CancelSource.API)
+
+    await in_database(plant)
+    emptying = asyncio.create_task(deletions.finish(notify_owner=runtime.notify_owner))
+    seen = set()
+    while not emptying.done():
+        seen.add(await in_database(Event.objects.count))
+    assert await in_database(Event.objects.count) == 0
+    assert len(seen) > 10  # each look waits behind no more than a piece
 
 
 async def test_what_runs_for_a_user_who_is_deleted_ends_with_the_user(

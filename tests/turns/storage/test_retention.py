@@ -192,7 +192,7 @@ def test_what_is_left_of_a_deleted_conversation_goes_with_prune(ada):
         grow_old(factory)
         at = timezone.now() - age
         Conversation.objects.filter(pk=factory.id).update(deleted_at=at, emptied_at=at)
-        retention.empty_conversations([factory.id])
+        list(retention.empty_conversations([factory.id]))
     a_turn(kept, age=timedelta(0))
     assert ToolCall.objects.filter(input={}, result="").count() == 2
     run("--days", "90")
@@ -268,6 +268,20 @@ def test_a_batch_takes_few_statements_however_many_turns_it_has(ada, django_asse
         retention.prune(timedelta(days=90), report=report)
     assert batches == [100, 200, 251]
     assert statements[-1] - statements[-2] <= statements[1] - statements[0] <= 25
+
+
+def test_a_deleted_conversation_is_emptied_in_pieces_of_few_statements_each(ada):
+    factory = a_past(ada)
+    long = BulkHistory(conversations=1, turns_each=250).conversation_id()
+    statements: list[int] = []
+    with CaptureQueriesContext(connection) as queries:
+        for _piece in retention.empty_conversations([factory.id, long]):
+            statements.append(len(queries.captured_queries))
+    steps = [more - less for less, more in zip([0, *statements], statements, strict=False)]
+    assert len(steps) == 2 * (1 + 3)  # the events of a batch, and the rest of it
+    assert max(steps) <= 25
+    assert not Event.objects.exists()
+    assert not Message.objects.exists()
 
 
 def test_long_turns_make_small_batches(ada):
