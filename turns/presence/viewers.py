@@ -63,7 +63,7 @@ def reconcile(process: Process, present: Mapping[str, UUID]) -> Notifications:
     rows = dict(Viewer.objects.filter(process=process).values_list("key", "conversation_id"))
     notifications = Notifications()
     for key in rows.keys() - present.keys():
-        notifications.add(leave(key))
+        notifications.add(leave(key, comes_back=True))  # how it went was lost: it may come back
     for key in present.keys() - rows.keys():
         owners = Conversation.objects.filter(pk=present[key]).values_list("owner_id", flat=True)
         for owner_id in owners:

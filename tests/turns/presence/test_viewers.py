@@ -200,6 +200,18 @@ def test_rows_follow_the_open_sockets_of_their_process(here, factory):
     assert since(factory) is not None
 
 
+def test_who_is_found_to_have_gone_has_a_moment_to_come_back_even_if_all_is_to_end_at_once(
+    here, factory
+):
+    disconnects.save({"policy": "cancel_at_once"})
+    turn = factory.turn("running")
+    look(here, factory, "one")
+    assert viewers.reconcile(here, {}).cancelled == 0
+    assert (status(turn), Viewer.objects.exists()) == ("running", False)
+    pass_time(factory, seconds=11)
+    assert viewers.end_overdue().cancelled == 1
+
+
 def test_a_process_that_got_another_row_keeps_its_viewers(here, factory):
     factory.turn("running")
     look(here, factory, "one")
