@@ -279,7 +279,12 @@ def _write_shadow(
     (own / "config").write_text(_CONFIGURATION.format(algorithm=references.algorithm), "utf-8")
     lines = [f"{found} {name}\n" for name, found in sorted(references.ids.items())]
     (own / "packed-refs").write_text("".join(lines), "utf-8")
-    (own / "objects" / "info" / "alternates").write_bytes(os.fsencode(repository.objects) + b"\n")
+    (own / "objects" / "info" / "alternates").write_bytes(_quote(repository.objects) + b"\n")
     for path, content in copies.items():
         if content:
             (own / path).write_bytes(content)
+
+
+def _quote(path: Path) -> bytes:
+    """Return a path as git reads it between quotes, every byte escaped: a line break in it ends no line."""
+    return b'"%s"' % b"".join(b"\\%03o" % byte for byte in os.fsencode(path))

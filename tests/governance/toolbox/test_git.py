@@ -211,6 +211,21 @@ async def test_a_repository_that_leads_outside_is_refused(harness, repository, f
     assert git(foreign, "rev-parse", "HEAD") == head
 
 
+async def test_a_line_break_in_a_path_leads_to_no_other_objects(harness, workspace, foreign):
+    """Git is given a list of places for objects, one a line."""
+    secret = git(foreign, "rev-parse", "HEAD").strip()
+    directory = f"x\n{foreign}"
+    (workspace / directory).mkdir(parents=True)
+    (workspace / directory / "a.txt").write_text("one\n")
+    await harness.call("git_commit", message="Begin", directory=directory, init=True)
+    for name in ("git_log", "git_diff"):
+        said = await fails(
+            harness, "bad (object|revision)", name, directory=directory, revision=secret
+        )
+        assert "hush" not in said
+    assert "Begin" in await harness.call("git_log", directory=directory)
+
+
 HOSTILE = {
     "core.fsmonitor": "{program}",
     "core.hooksPath": "{hooks}",
