@@ -212,6 +212,7 @@ class Browser:
             "screenshot",
             suffix=".png",
             content=picture,
+            token=context.token,
             settings=settings,
         )
         return "\n".join(

@@ -100,7 +100,11 @@ class Files:
         """Write a text file, in place of an existing one; missing directories are made."""
         settings = self._settings()
         existed = write_text(
-            find_workspace(context, settings), path, text=content, settings=settings
+            find_workspace(context, settings),
+            path,
+            text=content,
+            token=context.token,
+            settings=settings,
         )
         verb = "Replaced" if existed else "Created"
         return f"{verb} {shown(path)}: {spaced(len(content))} characters, {_count_lines(content)} lines."
@@ -123,7 +127,9 @@ class Files:
             old, new = old.replace("\n", "\r\n"), new.replace("\r\n", "\n").replace("\n", "\r\n")
         count = text.count(old)
         _check_edit(path, count, same=old == new, replace_all=replace_all)
-        write_text(workspace, path, text=text.replace(old, new), settings=settings)
+        write_text(
+            workspace, path, text=text.replace(old, new), token=context.token, settings=settings
+        )
         return f"Replaced {count} occurrence{'s' if count > 1 else ''} in {shown(path)}."
 
 

@@ -171,6 +171,7 @@ async def _without_ignored(
 def _show_rules(found: ShadowRepository, listing: Listing) -> None:
     copy_rules(found.repository, listing.paths, to=found.tree)
     for path in listing.nested:
+        found.context.token.raise_if_cancelled()
         (found.tree / os.fsdecode(path)).mkdir(parents=True, exist_ok=True)
 
 
@@ -197,7 +198,7 @@ def _keep(found: ShadowRepository) -> None:
         made = tuple(found.objects.glob("[0-9a-f][0-9a-f]/*"))
         root, room = repository.workspace.top, sum(place.stat().st_size for place in made)
         measure(root, found.settings)
-        require_room(root, room, found.settings)
+        require_room(root, room, token=found.context.token, settings=found.settings)
         for place in made:
             repository.add_object(f"{place.parent.name}/{place.name}", place.read_bytes())
         move_tip(repository, before=found.references, after=found.tip())

@@ -13,7 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from governance.core.cancellation import CancellationToken
 from governance.core.exceptions import ToolFailed
+from governance.core.excerpts import spaced
 from governance.toolbox.text_files import open_for_reading
 from governance.toolbox.workspace import Workspace, explained, shown
 
@@ -21,6 +23,8 @@ GIT_DIRECTORY = ".git"
 _LARGEST = (
     100_000_000  # bytes of an index or of packed references; real ones have a tenth of it at most
 )
+_LARGEST_REFERENCE = 4096  # bytes; it holds an id, or a name that is no longer than a path
+_MOST_LOOSE = 10_000  # references in files of their own; git packs them long before
 _SYMBOLIC = "ref: "
 _ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _REFERENCE = re.compile(
@@ -60,11 +64,15 @@ class References:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repository:
-    """Where a repository lies in a workspace: its files below `top`, what git keeps of them below `store`."""
+    """Where a repository lies in a workspace: its files below `top`, what git keeps of them below `store`.
+
+    It is read for one call, in threads that the whole process shares. They end once the call's `token` is cancelled.
+    """
 
     workspace: Workspace
     top: tuple[str, ...]
     store: tuple[str, ...]
+    token: CancellationToken
 
     @property
     def objects(self) -> Path:
@@ -79,17 +87,24 @@ class Repository:
                 return False
         return True
 
-    def read(self, name: str) -> bytes:
+    def walk(self, name: str) -> Iterator[tuple[tuple[str, ...], list[os.DirEntry[str]]]]:
+        """Give every directory of `.git` at and below `name`: its components below that, and its entries."""
+        for below, _, entries in self.workspace.walk((*self.store, name)):
+            self.token.raise_if_cancelled()
+            yield below, entries
+
+    def read(self, name: str, *, limit: int = _LARGEST) -> bytes:
         """Return a file of `.git`; nothing if there is none. Raise `ToolFailed` for a special or large file."""
+        self.token.raise_if_cancelled()
         path = "/".join((*self.store, *name.split("/")))
         try:
             with explained(path), open_for_reading(self.workspace, path) as stream:
-                content = stream.read(_LARGEST + 1)
+                content = stream.read(limit + 1)
         except ToolFailed as refusal:
             if isinstance(refusal.__cause__, FileNotFoundError | NotADirectoryError):
                 return b""
             raise
-        if len(content) > _LARGEST:
+        if len(content) > limit:
             raise ToolFailed(f"The repository is damaged: {shown(path)!r} is too large.")
         return content
 
@@ -134,7 +149,9 @@ class Repository:
             os.rename(temporary, last, src_dir_fd=directory, dst_dir_fd=directory)
 
 
-def find_repository(workspace: Workspace, directory: str) -> Repository | None:
+def find_repository(
+    workspace: Workspace, directory: str, *, token: CancellationToken
+) -> Repository | None:
     """Return the repository that `directory` belongs to, the nearest one above it in the workspace, or None.
 
     Raises:
@@ -144,17 +161,19 @@ def find_repository(workspace: Workspace, directory: str) -> Repository | None:
     with explained(directory), workspace.open_directory(parts):
         pass
     for length in range(len(parts), -1, -1):
-        repository = _repository_at(workspace, parts[:length])
+        repository = _repository_at(workspace, parts[:length], token=token)
         if repository is not None and repository.has("HEAD"):
             _check_objects(repository)
             return repository
     return None
 
 
-def make_repository(workspace: Workspace, directory: str) -> Repository:
+def make_repository(
+    workspace: Workspace, directory: str, *, token: CancellationToken
+) -> Repository:
     """Make a repository without a commit in `directory`, and return it."""
     top = workspace.locate(directory)
-    made = Repository(workspace=workspace, top=top, store=(*top, GIT_DIRECTORY))
+    made = Repository(workspace=workspace, top=top, store=(*top, GIT_DIRECTORY), token=token)
     with explained(directory):
         for below in ("objects/info", "objects/pack", "refs/heads", "refs/tags"):
             with workspace.open_directory((*made.store, *below.split("/")), create=True):
@@ -169,13 +188,14 @@ def make_repository(workspace: Workspace, directory: str) -> Repository:
 
 def read_references(repository: Repository) -> References:
     """Return where its HEAD points and its references. Raise `ToolFailed` if that cannot be made out."""
-    head = repository.read("HEAD").decode("utf-8", "replace").strip().removeprefix(_SYMBOLIC)
+    head = _read_reference(repository, "HEAD").removeprefix(_SYMBOLIC)
     if not (_ID.fullmatch(head) or _REFERENCE.fullmatch(head)) or repository.has("reftable"):
         raise ToolFailed(
             "The repository is damaged, or kept in a form that is not supported: its HEAD names no branch and no commit."
         )
     ids = {}
     for line in repository.read("packed-refs").decode("utf-8", "replace").splitlines():
+        repository.token.raise_if_cancelled()
         found, _, name = line.partition(" ")
         if _ID.fullmatch(found) and _REFERENCE.fullmatch(name):
             ids[name] = found
@@ -217,7 +237,9 @@ def check_unchanged(before: str | bytes, now: str | bytes) -> None:
         raise ToolFailed("The repository has changed meanwhile. Try again.")
 
 
-def _repository_at(workspace: Workspace, top: tuple[str, ...]) -> Repository | None:
+def _repository_at(
+    workspace: Workspace, top: tuple[str, ...], *, token: CancellationToken
+) -> Repository | None:
     with workspace.open_directory(top) as directory:
         if GIT_DIRECTORY not in os.listdir(directory):
             return None
@@ -231,7 +253,7 @@ def _repository_at(workspace: Workspace, top: tuple[str, ...]) -> Repository | N
             f"What git keeps of this directory lies elsewhere ({shown(place)} is no directory of the workspace), as with "
             "submodules and linked work trees. That is not followed."
         ) from None
-    return Repository(workspace=workspace, top=top, store=store)
+    return Repository(workspace=workspace, top=top, store=store, token=token)
 
 
 def _check_objects(repository: Repository) -> None:
@@ -241,7 +263,7 @@ def _check_objects(repository: Repository) -> None:
             "This is a linked work tree: its history lies elsewhere. That is not followed."
         )
     try:
-        for below, _, entries in repository.workspace.walk((*repository.store, "objects")):
+        for below, entries in repository.walk("objects"):
             # A file system that is blind to case gives it under any spelling.
             names = {"/".join((*below, entry.name)).casefold() for entry in entries}
             if "info/alternates" in names or any(entry.is_symlink() for entry in entries):
@@ -256,11 +278,23 @@ def _check_objects(repository: Repository) -> None:
 
 def _loose_references(repository: Repository) -> dict[str, str]:
     found = {}
-    for below, _, entries in repository.workspace.walk((*repository.store, "refs")):
+    left = _MOST_LOOSE
+    for below, entries in repository.walk("refs"):
+        left -= len(entries)
+        if left < 0:
+            raise ToolFailed(
+                f"The repository has more than {spaced(_MOST_LOOSE)} references in files of their own. Pack them with "
+                "git itself: git pack-refs --all."
+            )
         for entry in entries:
             name = "/".join(("refs", *below, entry.name))
             if entry.is_file(follow_symlinks=False) and _REFERENCE.fullmatch(name):
-                text = repository.read(name).decode("utf-8", "replace").strip()
+                text = _read_reference(repository, name)
                 if _ID.fullmatch(text):
                     found[name] = text
     return found
+
+
+def _read_reference(repository: Repository, name: str) -> str:
+    content = repository.read(name, limit=_LARGEST_REFERENCE)
+    return content.decode("utf-8", "replace").strip()

@@ -16,6 +16,7 @@ from email.utils import parseaddr
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
+from governance.core.cancellation import CancellationToken
 from governance.core.exceptions import ToolFailed
 from governance.core.tools import ToolContext
 from governance.toolbox.commands import SEARCH_PATH, Launch, name_ending, run, scrub
@@ -211,7 +212,7 @@ async def open_shadow_repository(
 
 
 async def run_to_end(function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-    """Run a short function in a thread; a cancel waits for its end, as nothing can stop it."""
+    """Run a function in a thread; a cancel waits for its end. What may take long looks at the call's token."""
     thread = asyncio.ensure_future(asyncio.to_thread(function, *arguments, **named))
     try:
         return await asyncio.shield(thread)
@@ -237,7 +238,7 @@ def _make(
     sandbox = require_sandbox(settings)
     if shutil.which("git", path=SEARCH_PATH) is None:
         raise ToolFailed("git could not be started: it is not installed on this server.")
-    repository = _find_or_make(workspace, directory, init=init)
+    repository = _find_or_make(workspace, directory, init=init, token=context.token)
     references = read_references(repository)
     copies = {path: repository.read(path) for path in ("index", "shallow", "info/exclude")}
     place = Path(tempfile.gettempdir(), name).resolve()
@@ -254,10 +255,12 @@ def _make(
     )
 
 
-def _find_or_make(workspace: Workspace, directory: str, *, init: bool) -> Repository:
-    repository = find_repository(workspace, directory)
+def _find_or_make(
+    workspace: Workspace, directory: str, *, init: bool, token: CancellationToken
+) -> Repository:
+    repository = find_repository(workspace, directory, token=token)
     if repository is None and init:
-        repository = make_repository(workspace, directory)
+        repository = make_repository(workspace, directory, token=token)
     if repository is None:
         raise ToolFailed(
             "There is no git repository in this directory of the workspace. Name the directory that has one, or make "

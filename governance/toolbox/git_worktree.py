@@ -159,6 +159,7 @@ def copy_rules(repository: Repository, paths: Iterable[bytes], *, to: Path) -> N
     for path in paths:
         if path.rpartition(b"/")[2] != _RULES:
             continue
+        repository.token.raise_if_cancelled()
         with suppress(OSError), _opened(repository, path) as (mode, stream):
             if mode != _LINK:
                 target = to / os.fsdecode(path)

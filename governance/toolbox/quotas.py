@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from governance.core.cancellation import CancellationToken
 from governance.core.exceptions import ToolFailed
 from governance.core.excerpts import spaced
 from governance.toolbox.settings import ToolboxSettings
@@ -26,14 +27,16 @@ _lock = threading.Lock()
 _measured: dict[Path, tuple[int, float]] = {}
 
 
-def require_room(root: Path, more: int, settings: ToolboxSettings) -> None:
+def require_room(
+    root: Path, more: int, *, token: CancellationToken, settings: ToolboxSettings
+) -> None:
     """Count `more` bytes that are about to be written. Raise `ToolFailed` if the workspace would hold too much.
 
-    What takes no more room than before, `more` not being above zero, is never refused.
+    What takes no more room than before, `more` not being above zero, is never refused. Counting ends with the call.
     """
     if not settings.workspace_quota:
         return
-    used, at = _known(root)
+    used, at = _known(root, token=token)
     if more > 0 and used + more > settings.workspace_quota:
         raise ToolFailed(_full(used, settings) + " Nothing was written.")
     with _lock:
@@ -58,13 +61,13 @@ def size_on_disk(status: os.stat_result) -> int:
     return status.st_blocks * _BLOCK
 
 
-def _known(root: Path) -> tuple[int, float]:
+def _known(root: Path, *, token: CancellationToken) -> tuple[int, float]:
     now = time.monotonic()
     with _lock:
         used, at = _measured.get(root, (0, -_FRESH))
     if now - at < _FRESH:
         return used, at
-    used = _used(root, within=math.inf) or 0
+    used = _used(root, within=math.inf, token=token) or 0
     _keep(root, used, now)
     return used, now
 
@@ -76,7 +79,7 @@ def _keep(root: Path, used: int, at: float) -> None:
         _measured[root] = (used, at)
 
 
-def _used(root: Path, *, within: float) -> int | None:
+def _used(root: Path, *, within: float, token: CancellationToken | None = None) -> int | None:
     """Return the bytes on disk of everything below, or None if measuring takes too long.
 
     A file with several names counts once.
@@ -85,6 +88,8 @@ def _used(root: Path, *, within: float) -> int | None:
     pending = [str(root)]
     end = time.monotonic() + within
     while pending:
+        if token is not None:
+            token.raise_if_cancelled()
         if time.monotonic() > end:
             return None
         for path, status in _statuses(pending.pop()):

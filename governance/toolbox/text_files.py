@@ -9,6 +9,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from governance.core.cancellation import CancellationToken
 from governance.core.exceptions import ToolFailed
 from governance.core.excerpts import spaced
 from governance.core.tools import ToolContext
@@ -110,7 +111,14 @@ def _read_line(stream: io.TextIOWrapper, *, room: int) -> tuple[str, bool]:
     return line, False
 
 
-def write_text(workspace: Workspace, path: str, *, text: str, settings: ToolboxSettings) -> bool:
+def write_text(
+    workspace: Workspace,
+    path: str,
+    *,
+    text: str,
+    token: CancellationToken,
+    settings: ToolboxSettings,
+) -> bool:
     """Write the text beside the file and rename it into place. Return whether the file existed."""
     try:
         content = text.encode("utf-8")
@@ -124,17 +132,23 @@ def write_text(workspace: Workspace, path: str, *, text: str, settings: ToolboxS
         raise ToolFailed(f"{shown(path)!r} is a directory, not a file.")
     with explained(path), workspace.open_directory(parts[:-1], create=True) as directory:
         before = _status_of(parts[-1], inside=directory, path=path)
-        require_room(workspace.top, len(content) - _freed(before), settings)
+        require_room(workspace.top, len(content) - _freed(before), token=token, settings=settings)
         mode = stat.S_IMODE(before.st_mode) if before else None
         _write_beside(parts[-1], content, inside=directory, mode=mode)
     return before is not None
 
 
 def save_new(
-    workspace: Workspace, stem: str, *, suffix: str, content: bytes, settings: ToolboxSettings
+    workspace: Workspace,
+    stem: str,
+    *,
+    suffix: str,
+    content: bytes,
+    token: CancellationToken,
+    settings: ToolboxSettings,
 ) -> str:
     """Write a file at the top of the workspace under a free name. Return the name."""
-    require_room(workspace.top, len(content), settings)
+    require_room(workspace.top, len(content), token=token, settings=settings)
     for number in itertools.count(1):
         name = f"{stem}-{number}{suffix}"
         with explained(name), workspace.open_directory(()) as directory:

@@ -9,6 +9,8 @@ import subprocess
 
 import pytest
 
+from governance.core.cancel_reasons import CancelReason
+from governance.core.cancellation import Cancellation, CancellationToken, Cancelled
 from governance.core.exceptions import InvalidToolInput, ToolFailed
 from governance.core.tools import Concurrency
 from governance.toolbox import SandboxChoice
@@ -403,6 +405,56 @@ async def test_a_long_diff_is_cut(harness, repository):
     said = await harness.call("git_diff")
     assert len(said) <= 2000
     assert "characters left out" in said
+
+
+class PatientToken(CancellationToken):
+    """A token that is cancelled once a thread has looked at it a number of times."""
+
+    def __init__(self, looks):
+        super().__init__()
+        self.looks = looks
+
+    def raise_if_cancelled(self):
+        self.looks -= 1
+        if self.looks == 0:
+            self.cancel(Cancellation(reason=CancelReason.TIMEOUT))
+        super().raise_if_cancelled()
+
+
+@pytest.mark.parametrize("kind", ["loose", "packed", "directories", "objects"])
+async def test_a_cancelled_call_reads_no_more_of_a_large_repository(harness, repository, kind):
+    """Its thread is one of those that everything in the process waits for."""
+    store = repository / ".git"
+    tip = git(repository, "rev-parse", "HEAD")
+    if kind == "packed":
+        lines = [f"{tip.strip()} refs/tags/v{number}\n" for number in range(100)]
+        (store / "packed-refs").write_text("".join(lines))
+    for number in range(100):
+        if kind == "loose":
+            (store / "refs" / "tags" / f"v{number}").write_text(tip)
+        elif kind == "directories":
+            (store / "refs" / "tags" / f"v{number}").mkdir()
+        elif kind == "objects":
+            (store / "objects" / f"x{number}").mkdir()
+    harness.token = PatientToken(looks=90)
+    with pytest.raises(Cancelled):
+        await harness.call("git_status")
+    assert harness.token.looks == 0
+
+
+async def test_a_large_file_is_no_reference(harness, repository):
+    """A file with holes takes no room on the disk; read, it takes the server's memory."""
+    os.truncate(repository / ".git" / "refs" / "heads" / "main", 90_000_000)
+    await fails(harness, "damaged: '.git/refs/heads/main' is too large")
+
+
+async def test_too_many_references_in_files_are_a_sentence(harness, repository, monkeypatch):
+    monkeypatch.setattr("governance.toolbox.git_repository._MOST_LOOSE", 60)
+    for number in range(60):
+        git(repository, "tag", f"v{number}")
+    await fails(harness, "more than 60 references.*git pack-refs --all")
+    git(repository, "pack-refs", "--all")
+    assert "main" in await harness.call("git_status")
 
 
 @pytest.mark.parametrize(

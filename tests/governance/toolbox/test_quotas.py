@@ -5,6 +5,8 @@ import os
 
 import pytest
 
+from governance.core.cancel_reasons import CancelReason
+from governance.core.cancellation import Cancellation, Cancelled
 from governance.core.exceptions import ToolFailed
 
 QUOTA = 1_000_000
@@ -76,6 +78,14 @@ async def test_a_file_with_several_names_counts_once(harness, workspace):
     os.link(workspace / "a", workspace / "b")
     os.link(workspace / "a", workspace / "c")
     await put(harness, "d", 300_000)
+
+
+async def test_a_cancelled_call_measures_no_more(harness, workspace):
+    """Measuring a workspace of many directories may take longer than any call."""
+    harness.token.cancel(Cancellation(reason=CancelReason.TIMEOUT))
+    with pytest.raises(Cancelled):
+        await put(harness, "a", 10)
+    assert not (workspace / "a").exists()
 
 
 async def test_without_a_quota_nothing_is_refused(harness):
