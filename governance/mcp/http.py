@@ -327,7 +327,8 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
             web_allow_private=True, web_connect_timeout=self._settings.web_connect_timeout
         )
         try:
-            addresses = await resolve(url.host, port, settings=everywhere)
+            # As it is sent to the server: Python would write the letters of other scripts by an older rule.
+            addresses = await resolve(url.raw_host.decode("ascii"), port, settings=everywhere)
         except ToolFailed:
             raise ServerUnavailable("its host was not found") from None
         if not self._settings.web_allow_private and not all(map(is_public, addresses)):

@@ -109,7 +109,8 @@ async def send_pinned(
             request.url.copy_with(host=address),
             headers=request.headers,  # with the Host of the original
             stream=request.stream,
-            extensions={**extensions, "sni_hostname": request.url.host},
+            # As it was resolved: TLS would write the letters of other scripts by an older rule.
+            extensions={**extensions, "sni_hostname": request.url.raw_host.decode("ascii")},
         )
 
     *others, last = addresses

@@ -97,7 +97,7 @@ class WebClient:
         for _ in range(settings.web_max_redirects + 1):
             if canonical(host_of(url)) != asked_for:
                 refuse_unknown(host_of(url), settings)
-            self._context.progress(f"Asking {shown(url.host)}")
+            self._context.progress(f"Asking {shown(host_of(url))}")
             answer = await self._ask(client, url)
             if isinstance(answer, HttpBody):
                 return answer
@@ -174,7 +174,7 @@ def check(url: httpx.URL) -> httpx.URL:
 
 
 def _origin(url: httpx.URL) -> tuple[str, int]:
-    return url.host, url.port or (443 if url.scheme == "https" else 80)
+    return host_of(url), url.port or (443 if url.scheme == "https" else 80)
 
 
 def _describe(response: httpx.Response) -> str:

@@ -1,6 +1,7 @@
 """Servers at an address: one of others in the older protocol, one of the SDK in the newest (G2)."""
 
 import asyncio
+import socket
 
 import httpx2
 import pytest
@@ -144,6 +145,20 @@ async def test_a_private_address_is_refused_unless_it_is_allowed(harness, url):
     refused, tried = sorted(harness.health.failures, key=lambda reason: "private" not in reason)
     assert "private or local network" in refused
     assert tried == "it cannot be reached"
+
+
+async def test_a_name_is_looked_up_as_it_is_written_to_the_server(harness, monkeypatch):
+    """Python's own way to write ß in a name is an older one: it leads to another host."""
+    asked = []
+
+    def find(host, *_args, **_named):
+        asked.append(host)
+        raise socket.gaierror
+
+    monkeypatch.setattr(socket, "getaddrinfo", find)
+    await harness.begin(address("street", "http://straße.test/mcp"))
+    assert harness.health.failures == ["its host was not found"]
+    assert set(asked) == {"xn--strae-oqa.test"}
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from cryptography.x509.oid import NameOID
 from governance.core.exceptions import ToolFailed
 from governance.toolbox import addresses
 from governance.toolbox.addresses import is_public
+from governance.toolbox.known_hosts import unknown_host_of
 from tests.governance.toolbox.http_server import HttpServer, answer
 from tests.support import PATIENCE, cancel
 
@@ -256,6 +257,19 @@ async def test_address_that_was_checked_is_the_one_connected_to(harness, server)
     assert f"host: rebound.test:{server.port}" in server.requests[0].lower()
 
 
+async def test_host_that_is_asked_about_is_the_one_looked_up(harness, server):
+    """Python's own way to write ß in a name is an older one: it leads to another host."""
+    harness.change(web_ask_hosts=True, web_known_hosts=())
+    resolve = Names(**{"xn--strae-oqa": ["127.0.0.1"]})
+    harness.change(web_resolve=resolve)
+    server.pages["/"] = answer("here")
+    url = server.url(host="straße.test")
+    question = unknown_host_of(lambda: harness.settings)({"url": url})
+    assert (await harness.call("web_fetch", url=url)).endswith("here")
+    assert resolve.asked == [(question, server.port)]
+    assert harness.reports[0].message == f"Asking {question}"
+
+
 async def test_redirect_to_a_private_address_is_refused(harness, server, monkeypatch):
     # The server's own address counts as public here, so that the first request gets through.
     monkeypatch.setattr(addresses, "is_public", lambda address: address == "127.0.0.1")
@@ -365,18 +379,21 @@ def make_certificate(name, directory):
     return path
 
 
+@pytest.mark.parametrize(
+    ("host", "name"), [("secure.test", "secure"), ("straße.test", "xn--strae-oqa")]
+)
 async def test_certificate_is_checked_against_the_name_not_the_address(
-    harness, tmp_path, monkeypatch
+    harness, tmp_path, monkeypatch, host, name
 ):
-    path = make_certificate("secure.test", tmp_path)
+    path = make_certificate(f"{name}.test", tmp_path)
     monkeypatch.setenv("SSL_CERT_FILE", str(path))
-    harness.change(web_resolve=Names(secure=["127.0.0.1"], other=["127.0.0.1"]))
+    harness.change(web_resolve=Names(**{name: ["127.0.0.1"]}, other=["127.0.0.1"]))
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(path)
     server = HttpServer()
     server.pages["/"] = answer("sealed")
     async with server.serve(ssl=tls):
-        text = await harness.call("web_fetch", url=f"https://secure.test:{server.port}/")
+        text = await harness.call("web_fetch", url=f"https://{host}:{server.port}/")
         assert text.endswith("sealed")
         await refused(harness, f"https://other.test:{server.port}/", "connection")
     assert len(server.requests) == 1
