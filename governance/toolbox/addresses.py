@@ -8,7 +8,9 @@ import asyncio
 import ipaddress
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 from governance.core.exceptions import ToolFailed
@@ -16,6 +18,9 @@ from governance.toolbox.settings import ToolboxSettings
 
 R = TypeVar("R")
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+# Nothing ends a lookup whose name server is silent: here it holds up other lookups at most.
+_lookups = ThreadPoolExecutor(max_workers=16, thread_name_prefix="lookups of hosts")
 
 # Python's own `is_global` differs from one patch release to the next, and knows nothing of the last two here.
 _REFUSED_V4 = tuple(
@@ -122,5 +127,6 @@ async def send_pinned(
 
 async def _ask_system(host: str, port: int) -> Sequence[str]:
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+    found = await loop.run_in_executor(_lookups, look_up)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))

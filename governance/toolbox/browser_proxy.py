@@ -25,6 +25,7 @@ _GRANTED, _REFUSED, _UNREACHABLE = 0, 2, 5
 _NOWHERE = b"\x00\x01" + b"\x00" * 6  # the address that a reply must contain and no client reads
 _PIECE = 65_536
 _REMEMBERED = 20
+_LOOKUPS = 4  # at once: the calls of everyone share the threads for them
 # What Chromium asks its maker about on its own account, such as the forms of a page.
 _NOT_THE_PAGES = frozenset(
     {
@@ -46,6 +47,7 @@ class BrowserProxy:
         self._opened: set[str] = set()
         self._server: asyncio.Server | None = None
         self._visits: set[asyncio.Task[None]] = set()
+        self._lookups = asyncio.Semaphore(_LOOKUPS)
 
     def allow(self, address: str) -> None:
         """Allow the page to reach the host of an address that its call was allowed to open."""
@@ -114,7 +116,9 @@ class BrowserProxy:
         if canonical(host) not in self._opened:
             refuse_unknown(host, settings)
         failure: OSError = ConnectionRefusedError()
-        for address in await resolve(host, port, settings=settings):
+        async with self._lookups:
+            addresses = await resolve(host, port, settings=settings)
+        for address in addresses:
             try:
                 async with asyncio.timeout(settings.web_connect_timeout):
                     return await asyncio.open_connection(address, port)

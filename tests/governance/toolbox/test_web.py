@@ -3,7 +3,9 @@
 import asyncio
 import datetime
 import gzip
+import socket
 import ssl
+import threading
 import time
 
 import pytest
@@ -14,10 +16,10 @@ from cryptography.x509.oid import NameOID
 
 from governance.core.exceptions import ToolFailed
 from governance.toolbox import addresses
-from governance.toolbox.addresses import is_public
+from governance.toolbox.addresses import Unreachable, is_public
 from governance.toolbox.known_hosts import unknown_host_of
 from tests.governance.toolbox.http_server import HttpServer, answer
-from tests.support import PATIENCE, cancel
+from tests.support import PATIENCE, cancel, eventually
 
 
 @pytest.fixture
@@ -293,6 +295,31 @@ async def test_unknown_host_and_closed_port_are_sentences(harness, server):
     harness.change(web_resolve=Names(closed=["127.0.0.3"]))
     await refused(harness, "http://unknown.test/", "could not be found")
     await refused(harness, server.url(host="closed.test"), "connection")
+
+
+async def test_names_that_are_looked_up_for_ever_hold_up_nothing_else(harness, monkeypatch):
+    """Nothing ends a lookup, so its thread is busy for as long as a name server is silent."""
+    released, blocked = threading.Event(), threading.Event()
+
+    def look_up(*_args, **_named):
+        blocked.set()
+        released.wait()
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    harness.change(web_connect_timeout=PATIENCE)
+    lookups = [
+        asyncio.create_task(addresses.resolve(f"{number}.test", 80, settings=harness.settings))
+        for number in range(64)
+    ]
+    try:
+        await eventually(blocked.is_set)
+        async with asyncio.timeout(PATIENCE):
+            assert await asyncio.to_thread(lambda: "done") == "done"
+    finally:
+        released.set()
+        found = await asyncio.gather(*lookups, return_exceptions=True)
+    assert {type(problem) for problem in found} == {Unreachable}
 
 
 async def test_proxies_of_the_environment_are_not_used(harness, server, monkeypatch):
