@@ -70,12 +70,19 @@ class HttpBody:
 
 
 class _Decoder(Protocol):
+    @property
+    def has_ended(self) -> bool:
+        """Whether what follows is no part of the body."""
+        ...
+
     def decode(self, data: bytes, *, room: int) -> bytes:
         """Return what the bytes unfold to, `room` bytes at most."""
         ...
 
 
 class _Plain:
+    has_ended = False
+
     def decode(self, data: bytes, *, room: int) -> bytes:
         return data[:room]
 
@@ -83,6 +90,10 @@ class _Plain:
 class _Gzip:
     def __init__(self) -> None:
         self._inflate = zlib.decompressobj(_GZIP)
+
+    @property
+    def has_ended(self) -> bool:
+        return self._inflate.eof
 
     def decode(self, data: bytes, *, room: int) -> bytes:
         try:
@@ -127,6 +138,8 @@ async def _read(
             context.progress(f"{spaced(received)} bytes", progress=received, total=total)
         if len(content) > limit:
             return bytes(content[:limit]), False
+        if decoder.has_ended:
+            break
     return bytes(content), True
 
 

@@ -92,6 +92,25 @@ async def test_large_body_is_read_up_to_the_limit_of_unfolded_bytes(harness, ser
     assert "larger than what is read" in text
 
 
+async def test_nothing_is_read_behind_compressed_bytes(harness, server):
+    """zlib keeps what follows their end, and copies all of it with each further piece."""
+    sent = 0
+
+    async def go_on(writer):
+        nonlocal sent
+        writer.write(answer(gzip.compress(b"all"), content_encoding="gzip", content_length=None))
+        while sent < 400:
+            writer.write(bytes(65_536))
+            await writer.drain()
+            sent += 1
+        writer.close()
+
+    server.pages["/"] = go_on
+    assert (await harness.call("web_fetch", url=server.url())).endswith("3 bytes\n\nall")
+    await asyncio.wait_for(server.closed.wait(), PATIENCE)
+    assert sent < 400
+
+
 async def test_broken_compression_is_a_sentence(harness, server):
     server.pages["/"] = answer(b"no gzip at all", content_encoding="gzip")
     await refused(harness, server.url(), "cannot be unfolded")
