@@ -98,6 +98,8 @@ def _store(
     is_new = policy.pk is None
     if is_new:
         _check_tool_name(policy.tool_name)
+        # It counts on from a deleted row, whose revision an editor may still have.
+        policy.revision = PolicyChange.objects.filter(tool_name=policy.tool_name).count()
     if not changes:
         return None
     policy.full_clean()

@@ -23,7 +23,7 @@ class Limits(models.Model):
     """The limits that an administrator may set on a level; blank = not set here (T2).
 
     Edit them through `governance.services`: a row saved directly takes effect only when the version moves. `revision`
-    counts the edits of this row and detects conflicting ones.
+    counts the edits of this row, of deleted ones before it too, and detects conflicting ones.
     """
 
     timeout_ms = span(_("total limit"), _("0 = no limit. Blank = not set here."))

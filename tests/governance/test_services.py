@@ -76,6 +76,20 @@ def test_an_edit_on_top_of_a_newer_one_is_refused(admin_user, probe):
     assert PolicyChange.objects.count() == 3
 
 
+def test_an_edit_on_top_of_a_row_that_was_made_again_is_refused(admin_user, probe):
+    for timeout_ms in (10_000, 20_000):
+        services.delete_tool_policy(tool_name="probe", by=admin_user)
+        services.save_tool_policy(
+            tool_name="probe", values={"timeout_ms": timeout_ms}, by=admin_user
+        )
+    for seen in (1, 2):
+        with pytest.raises(PolicyConflict):
+            services.save_tool_policy(
+                tool_name="probe", values={"note": "mine"}, by=admin_user, revision=seen
+            )
+    assert ToolPolicy.objects.get().revision == 3  # it was added, deleted and added
+
+
 def test_edits_of_other_tools_are_no_conflict(admin_user, probe, plain):
     services.save_tool_policy(tool_name="probe", values={"timeout_ms": 10_000}, by=admin_user)
     services.save_tool_policy(tool_name="plain", values={"timeout_ms": 10_000}, by=admin_user)
