@@ -18,13 +18,14 @@ from pathlib import Path
 from typing import BinaryIO
 
 from governance.core.exceptions import ToolFailed
+from governance.core.excerpts import spaced
 from governance.core.tools import ToolContext
 from governance.toolbox.git_repository import GIT_DIRECTORY, Repository
 from governance.toolbox.workspace import explained, shown
 
 _PIECE = 1 << 20
 _RULES = b".gitignore"
-_RULES_LIMIT = 1_000_000  # bytes of one .gitignore
+_RULES_LIMIT = 10_000_000  # bytes of every .gitignore together
 _LINK, _FILE, _PROGRAM = "120000", "100644", "100755"
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO must not block
 
@@ -155,16 +156,24 @@ class Reader:
 
 
 def copy_rules(repository: Repository, paths: Iterable[bytes], *, to: Path) -> None:
-    """Copy what says which files to ignore, into the same directories below `to`."""
+    """Copy what says which files to ignore, into the same directories below `to`. Raise `ToolFailed` if it is too much."""
+    left = _RULES_LIMIT
     for path in paths:
         if path.rpartition(b"/")[2] != _RULES:
             continue
         repository.token.raise_if_cancelled()
         with suppress(OSError), _opened(repository, path) as (mode, stream):
             if mode != _LINK:
+                rules = stream.read(left + 1)
+                left -= len(rules)
+                if left < 0:
+                    raise ToolFailed(
+                        f"The files that say what git ignores take more than {spaced(_RULES_LIMIT)} bytes together. "
+                        "Shorten them."
+                    )
                 target = to / os.fsdecode(path)
                 target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(stream.read(_RULES_LIMIT))
+                target.write_bytes(rules)
 
 
 @contextmanager

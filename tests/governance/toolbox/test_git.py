@@ -554,6 +554,18 @@ async def test_what_is_to_be_ignored_is_neither_shown_nor_committed(harness, rep
     )
 
 
+async def test_too_many_rules_on_what_to_ignore_are_a_sentence(harness, repository, monkeypatch):
+    """They are copied to the server's disk, where files with holes have none."""
+    monkeypatch.setattr("governance.toolbox.git_worktree._RULES_LIMIT", 1000)
+    for directory in ("b", "c"):
+        (repository / directory).mkdir()
+        (repository / directory / ".gitignore").touch()
+        os.truncate(repository / directory / ".gitignore", 600)
+    await fails(harness, "take more than 1 000 bytes")
+    (repository / "c" / ".gitignore").unlink()
+    assert "?? b/" in await harness.call("git_status")
+
+
 async def test_status_shows_what_is_staged_and_what_is_not(harness, repository):
     for name in ("b", "c", "d"):
         (repository / name).write_text("one\n")
