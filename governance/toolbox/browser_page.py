@@ -20,10 +20,13 @@ _LONGEST = 20_000_000  # characters; what is read of it passes through this proc
 _TOO_LONG = f'["", {_LONGEST + 1}]'  # so long that the browser could not even count
 _ABORTED = "net::ERR_ABORTED"  # by another navigation, a download or an answer without content
 _LOOK = """(() => {
-  const size = (page) => [...page.querySelectorAll("iframe, frame")].reduce(
-    (sum, frame) => sum + (frame.contentDocument ? size(frame.contentDocument) : 0),
-    page.documentElement ? page.documentElement.outerHTML.length : 0,
-  );
+  const text = (element) => typeof element.value === "string" ? element.value.length : 0;
+  const style = (element, part) => getComputedStyle(element, part).content.length;
+  const size = (root) => root ? [...root.querySelectorAll("*")].reduce(
+    (sum, element) => sum + size(element.contentDocument) + size(element.shadowRoot)
+      + text(element) + style(element, "::before") + style(element, "::after"),
+    (root.documentElement?.outerHTML ?? root.innerHTML ?? "").length,
+  ) : 0;
   return JSON.stringify([document.title.slice(0, 300), size(document)]);
 })()"""
 

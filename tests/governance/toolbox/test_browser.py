@@ -182,6 +182,23 @@ async def test_a_page_that_is_far_too_long_is_not_read(browser, server):
     await browser.fails("too long to be read", "open", url=server.url())
 
 
+@pytest.mark.parametrize(
+    "script",
+    [
+        "document.body.attachShadow({mode: 'open'}).append('x'.repeat(210_000))",
+        "document.querySelector('textarea').value = 'x'.repeat(210_000)",
+        "document.body.style.setProperty('--long', JSON.stringify('x'.repeat(21_000)));"
+        "document.body.append(...Array.from({length: 10}, () => document.createElement('p')))",
+    ],
+    ids=["shadow", "field", "style"],
+)
+async def test_what_is_not_in_the_source_of_a_page_counts_too(browser, server, monkeypatch, script):
+    monkeypatch.setattr("governance.toolbox.browser_page._LONGEST", 200_000)
+    style = "<style>p::after { content: var(--long) }</style>"
+    server.pages["/"] = page(f"{style}<textarea></textarea><script>{script}</script>")
+    await browser.fails("too long to be read", "open", url=server.url())
+
+
 async def test_new_windows_are_closed_and_told(browser, server):
     server.pages["/"] = page('<a href="/second" target="_blank">Elsewhere</a>')
     await browser.call("open", url=server.url())
