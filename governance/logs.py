@@ -31,10 +31,12 @@ class KeyValueFormatter(logging.Formatter):
     """Puts the facts of a record behind its message, before a traceback: `A turn ended turn_id=6b… status=completed`.
 
     Facts are the texts, numbers and ids in `extra`, and what is bound. A value with a space in it is in quotes.
+    Control characters of the message are escaped: libraries put into it what people send, a line break with more behind it.
     """
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - its name in logging
         """Return the line without a traceback."""
+        record.message = _on_one_line(record.message)
         facts = [f"{name}={_written(value)}" for name, value in _facts(record).items()]
         return " ".join([super().formatMessage(record), *facts])
 
@@ -54,7 +56,7 @@ class JsonFormatter(logging.Formatter):
             line["exception"] = self.formatException(record.exc_info)
         if record.stack_info:
             line["stack"] = self.formatStack(record.stack_info)
-        return json.dumps(line, default=str, ensure_ascii=False)
+        return _as_json(line)
 
 
 def _facts(record: logging.LogRecord) -> dict[str, Any]:
@@ -73,4 +75,17 @@ def _written(value: object) -> str:
     text = shortened(text, limit=_LONGEST)
     if _PLAIN.fullmatch(text):
         return text
-    return json.dumps(text, ensure_ascii=not text.isprintable())
+    return _as_json(text)
+
+
+def _on_one_line(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+    )
+
+
+def _as_json(value: object) -> str:
+    text = json.dumps(value, default=str, ensure_ascii=False)
+    return text if text.isprintable() else json.dumps(value, default=str)

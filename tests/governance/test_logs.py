@@ -7,6 +7,7 @@ import logging.config
 from uuid import UUID
 
 import pytest
+from django.test import Client
 
 from governance.logs import JsonFormatter, KeyValueFormatter, bind
 
@@ -44,6 +45,34 @@ def test_a_fact_is_one_word_or_in_quotes(value, written):
 @pytest.mark.parametrize("value", [None, "", object(), {"a": 1}, [1]])
 def test_what_is_no_fact_is_left_out(value):
     assert line(fact=value) == "INFO: It happened"
+
+
+@pytest.mark.parametrize(
+    ("sent", "written"),
+    [
+        ("a\nb\r\nc", r"a\nb\r\nc"),
+        ("a\u2028b\u2029c\x85d\x0be", r"a\u2028b\u2029c\x85d\x0be"),
+        ("\x1b[2J\x9b2J\x00", r"\x1b[2J\x9b2J\x00"),
+        ("\u202eturned", r"\u202eturned"),
+        ("\ud800", r"\ud800"),
+        (r"C:\new Zoë ✓", r"C:\new Zoë ✓"),
+    ],
+)
+def test_a_message_is_one_line_whatever_is_in_it(sent, written):
+    assert line("Failed: %s", sent, id=1) == f"INFO: Failed: {written} id=1"
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("formatter", [KeyValueFormatter(), JsonFormatter()])
+def test_nobody_writes_a_line_into_the_log_by_the_name_of_a_sign_in(formatter, caplog, settings):
+    settings.AXES_SENSITIVE_PARAMETERS = []  # of a site whose log shows who could not sign in
+    forged = "2026-01-01 INFO turns.log_lines: An edit was saved"
+    for end in ("\n", "\r", "\x1b[2K", "\x85", "\u2028", "\u2029"):
+        Client().post("/login/", {"username": f"ada{end}{forged}", "password": "wrong"})
+    records = [record for record in caplog.records if record.name.startswith("axes")]
+    assert sum(forged in record.getMessage() for record in records) == 6
+    for record in records:
+        assert formatter.format(record).isprintable()
 
 
 def test_the_message_and_a_traceback_stay_as_they_are():
