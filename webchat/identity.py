@@ -15,9 +15,20 @@ from webchat import api_tokens
 from webchat.exceptions import SignedOut
 
 
+class _ReadOnlySession(dict[str, Any]):
+    """The content of a session that Django shall check only: a socket cannot give the browser another cookie."""
+
+    def cycle_key(self) -> None:
+        """Keep the key of a session that one of `SECRET_KEY_FALLBACKS` verifies. The next page gets another."""
+
+    def flush(self) -> None:
+        """Keep a session that nothing verifies; nobody is signed in by it."""
+
+
 def user_of_session(session_key: str) -> AbstractBaseUser | None:
-    request = HttpRequest()
-    request.session = import_module(settings.SESSION_ENGINE).SessionStore(session_key)
+    request: Any = HttpRequest()
+    stored = import_module(settings.SESSION_ENGINE).SessionStore(session_key)
+    request.session = _ReadOnlySession(stored.items())
     user = auth.get_user(request)
     return user if isinstance(user, AbstractBaseUser) and user.is_active else None
 

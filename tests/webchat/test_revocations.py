@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group, Permission, User
+from django.contrib.sessions.models import Session
 from django.test import AsyncClient
 from django.urls import reverse
 
@@ -75,6 +76,19 @@ async def test_every_kind_of_frame_asks_anew_who_sends_it(
     await socket.send(**frame_of(kind))
     assert await socket.close_code() == 4401
     assert not await Turn.objects.aexists()
+
+
+async def test_a_new_secret_key_ends_no_session_that_a_fallback_verifies(
+    connect: Connect, user_client: AsyncClient, settings: Any
+):
+    """Django would give the session another key, which no answer to the browser carries."""
+    settings.SECRET_KEY_FALLBACKS = [settings.SECRET_KEY]
+    settings.SECRET_KEY = "of the tests, after the old one " + "x" * 40
+    socket = await connect().open()
+    await socket.send(type="message", client_id="c", text="Hello")
+    assert (await socket.read("message_result"))["turn_id"]
+    assert await Session.objects.aget() == await Session.objects.aget(pk=session_of(user_client))
+    assert (await user_client.get("/")).status_code == 200
 
 
 @run_in_db_thread
