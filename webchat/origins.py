@@ -5,7 +5,6 @@ from io import BytesIO
 from typing import Any
 from urllib.parse import urlsplit
 
-from channels.security.websocket import WebsocketDenier
 from django.conf import settings
 from django.core.exceptions import DisallowedHost
 from django.core.handlers.asgi import ASGIRequest
@@ -34,7 +33,9 @@ class SiteOriginValidator:
         logger.warning(
             "A socket was refused: its page is of another site", extra={"origin": origin}
         )
-        await WebsocketDenier()(scope, receive, send)
+        # Not by Channels' consumer for it, which fails where the channel layer's broker is away.
+        await receive()
+        await send({"type": "websocket.close"})
 
 
 def _is_own(origin: str, request: HttpRequest) -> bool:

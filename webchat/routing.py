@@ -9,7 +9,7 @@ from channels.sessions import SessionMiddlewareStack
 from django.urls import path, re_path
 
 from webchat import api_tokens
-from webchat.consumers import ChatConsumer
+from webchat.consumers import NO_LAYER, ChatConsumer
 from webchat.origins import SiteOriginValidator
 from webchat.protocol.constants import CloseCode
 
@@ -56,6 +56,8 @@ def accepts_every_site(application: Any) -> bool:
 
 class Refusal(AsyncWebsocketConsumer):
     """Accepts a socket and closes it with a code: browsers see no code of a socket that was never accepted."""
+
+    channel_layer_alias = NO_LAYER  # it hears nothing, and refuses while the broker is away, too
 
     def __init__(self, *, code: int) -> None:
         super().__init__()

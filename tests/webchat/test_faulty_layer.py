@@ -7,7 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from channels.layers import get_channel_layer
+from channels.layers import InMemoryChannelLayer, get_channel_layer
 from django.contrib.auth.models import User
 
 from scripts.servers import NotInstalled, Redis, find_redis, passing
@@ -31,6 +31,16 @@ def use_layer(settings: Any, **faults: Any) -> None:
     settings.CHANNEL_LAYERS = {
         "default": {"BACKEND": backend, "CONFIG": {"inner": MEMORY, **faults}}
     }
+
+
+class AbsentLayer(InMemoryChannelLayer):
+    """A layer whose broker is away."""
+
+    async def new_channel(self, prefix: str = "specific.") -> str:
+        raise ConnectionError("no broker")
+
+    async def group_send(self, group: str, message: dict[str, Any]) -> None:
+        raise ConnectionError("no broker")
 
 
 async def say(socket: Socket, text: str) -> None:
@@ -192,6 +202,16 @@ async def test_a_page_that_opens_while_redis_is_away_sees_the_log_and_hears_the_
         return any(frame["type"] == "text_delta" for frame in again.seen)
 
     await eventually(hears_text, timeout=PATIENCE)
+
+
+async def test_without_a_layer_sockets_are_refused_for_the_same_reasons(
+    connect: Connect, settings: Any
+):
+    settings.CHANNEL_LAYERS = {"default": {"BACKEND": f"{__name__}.AbsentLayer"}}
+    assert await connect(token="tk_wrong", origin=None).close_code_after_connecting() == 4401
+    assert await connect(conversation_id="a/b").close_code_after_connecting() == 4404
+    assert await connect(conversation_id=uuid4()).close_code_after_connecting() == 4404
+    assert await connect(origin="http://evil.example").connect() is False
 
 
 async def test_one_query_looks_for_all_sockets(
