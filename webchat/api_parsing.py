@@ -12,7 +12,6 @@ from turns.exceptions import TurnNotFound
 from webchat.exceptions import UnsupportedMediaType
 from webchat.operations import uuid_of
 
-FORMS = {"application/x-www-form-urlencoded", "multipart/form-data"}
 SEQ = P(ge=0, le=2**62)
 
 
@@ -20,12 +19,10 @@ class JsonParser(Parser):
     """Reads JSON bodies only: a form on another site cannot send one."""
 
     def parse_body(self, request: HttpRequest) -> Any:
-        """Return the parsed body. A form without fields counts as no body."""
-        if request.content_type == "application/json":
-            return super().parse_body(request)
-        if request.content_type in FORMS and not request.POST and not request.FILES:
-            return {}
-        raise UnsupportedMediaType("unsupported_media_type", _("Send application/json."))
+        """Return the parsed body."""
+        if request.content_type != "application/json":
+            raise UnsupportedMediaType("unsupported_media_type", _("Send application/json."))
+        return super().parse_body(request)
 
 
 def user_of(request: HttpRequest) -> Any:

@@ -10,7 +10,7 @@ from ninja.utils import check_csrf
 
 from governance.db import run_in_query_thread
 from webchat import api_tokens
-from webchat.exceptions import CsrfFailed, SignedOut
+from webchat.exceptions import CsrfFailed, Refused, SignedOut
 from webchat.rate_limits import check_request_rate
 
 # Through the door, as the token may be kept in the session, and that in the database.
@@ -47,6 +47,10 @@ class SessionAuth(AuthBase):
         user = await request.auser()
         if not user.is_authenticated or not user.is_active:
             return None
+        if request.content_type == "multipart/form-data":
+            # The check would read it, files and all, and leave no body to whoever asks next.
+            sentence = _("Send no form; /api/docs says what is taken.")
+            raise Refused(415, "unsupported_media_type", sentence)
         if await _check_csrf(request) is not None:
             raise CsrfFailed(
                 "csrf_failed",

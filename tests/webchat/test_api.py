@@ -5,13 +5,14 @@ import json
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from channels.layers import InMemoryChannelLayer
 from django.contrib.auth.models import Permission, User
 from django.db import DatabaseError
 from django.test import AsyncClient, Client
+from django.test.client import BOUNDARY, MULTIPART_CONTENT, encode_multipart
 from django.utils import timezone
 from pydantic import TypeAdapter
 
@@ -33,7 +34,9 @@ async def post(
     client: AsyncClient, path: str, body: Any = None, **headers: str
 ) -> tuple[int, Json]:
     content: Json = (
-        {} if body is None else {"data": json.dumps(body), "content_type": "application/json"}
+        {"data": b"", "content_type": "application/octet-stream"}
+        if body is None
+        else {"data": json.dumps(body), "content_type": "application/json"}
     )
     answer = await client.post(path, **content, headers=headers or None)
     return answer.status_code, answer.json()
@@ -624,6 +627,40 @@ async def test_a_body_that_is_not_json_is_refused(
         path, data=json.dumps({"text": "x" * 3_000_000}), content_type="application/json"
     )
     assert (large.status_code, large.json()["code"]) == (413, "body_too_large")
+
+
+@pytest.mark.parametrize("path", ["conversations", "attachments", f"turns/{UUID(int=7)}/abort"])
+async def test_a_form_is_refused_unread_also_where_its_token_is_right(person: User, path: str):
+    browser = AsyncClient(enforce_csrf_checks=True)
+    await browser.aforce_login(person)
+    browser.cookies["csrftoken"] = "a" * 32
+    for fields in ({"title": "x"}, {}):
+        answer = await browser.post(f"/api/{path}", fields, headers={"X-CSRFToken": "a" * 32})
+        assert (answer.status_code, answer.json()["code"]) == (415, "unsupported_media_type")
+    assert not await Conversation.objects.aexists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        (MULTIPART_CONTENT, encode_multipart(BOUNDARY, {"title": "x"})),
+        ("application/x-www-form-urlencoded", b"title=x"),
+    ],
+    ids=["multipart", "urlencoded"],
+)
+async def test_a_form_of_a_program_is_not_taken_for_an_empty_body(
+    conversation: ConversationSummary, person: User, kind: str, body: bytes
+):
+    _, token = await run_in_db_thread(api_tokens.issue)(user=person, name="script")
+    for method, path in (("POST", ""), ("PATCH", f"/{conversation.id}")):
+        answer = await AsyncClient().generic(
+            method,
+            f"/api/conversations{path}",
+            data=body,
+            content_type=kind,
+            headers={"Authorization": f"Bearer {token}"},
+        )
+        assert (answer.status_code, answer.json()["code"]) == (415, "unsupported_media_type")
 
 
 async def test_a_failure_inside_is_a_500_without_its_text(

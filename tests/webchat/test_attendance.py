@@ -146,7 +146,7 @@ async def test_a_detached_turn_answers_nobody_and_can_still_be_cancelled(
     turn_id = await begin(page)
     await page.leave()
     await pass_time(conversation, minutes=50)
-    answer = await user_client.post(f"/api/turns/{turn_id}/abort")
+    answer = await user_client.post(f"/api/turns/{turn_id}/abort", {}, "application/json")
     assert answer.status_code == 200
     assert (await ended(turn_id)).ended_by_reason == "user"
 
