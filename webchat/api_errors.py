@@ -10,6 +10,7 @@ from django.core.exceptions import RequestDataTooBig
 from django.http import Http404, HttpRequest, HttpResponseBase, JsonResponse
 from django.urls import URLPattern, URLResolver
 from django.utils.translation import gettext as _
+from django.views.decorators.cache import cache_control
 from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 
@@ -114,7 +115,7 @@ def signed_out(code: str) -> JsonResponse:
 def with_json_errors(
     patterns: Iterable[URLPattern | URLResolver],
 ) -> list[URLPattern | URLResolver]:
-    """Wrap the framework's URL patterns, so that 404 and 405 are JSON too."""
+    """Wrap the framework's URL patterns, so that 404 and 405 are JSON too. No browser keeps an answer."""
     return [
         URLPattern(known.pattern, _in_json(known.callback), known.default_args, known.name)
         if isinstance(known, URLPattern)
@@ -129,6 +130,7 @@ def _in_json(view: Callable[..., Any]) -> Callable[..., Any]:
     ):  # the pages that describe the API, and its root, which only has a name
         return _found_or_json(view)
 
+    @cache_control(private=True, no_store=True)
     @wraps(view)
     async def answer(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         response: HttpResponseBase = await view(request, *args, **kwargs)

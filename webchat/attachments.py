@@ -30,13 +30,12 @@ def check_body(request: HttpRequest) -> None:
 
 
 def answer(file: AttachedFile, *, is_download: bool) -> HttpResponse:
-    """Return a file under its name. No browser takes it for a page, and none keeps a copy."""
+    """Return a file under its name. No browser takes it for a page."""
     headers = {
         "Content-Disposition": content_disposition_header(is_download, file.name),
         "X-Content-Type-Options": "nosniff",
         "Content-Security-Policy": "default-src 'none'; sandbox",
         "Cross-Origin-Resource-Policy": "same-origin",
-        "Cache-Control": "private, no-store",
     }
     charset = "; charset=utf-8" if file.media_type.startswith("text/") else ""
     return HttpResponse(file.content, content_type=f"{file.media_type}{charset}", headers=headers)

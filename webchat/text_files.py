@@ -14,7 +14,7 @@ _LONGEST_NAME = 100
 def answer(
     text: str, *, name: str, is_download: bool, content_type: str = "text/plain"
 ) -> HttpResponse:
-    """Return the text under a file name. No browser takes it for a page, and none keeps a copy."""
+    """Return the text under a file name. No browser takes it for a page."""
     stem, _, kind = get_valid_filename(name).lstrip(".").rpartition(".")
     headers = {
         "Content-Disposition": content_disposition_header(
@@ -22,6 +22,5 @@ def answer(
         ),
         "X-Content-Type-Options": "nosniff",
         "Content-Security-Policy": "default-src 'none'; sandbox",
-        "Cache-Control": "private, no-store",
     }
     return HttpResponse(text, content_type=f"{content_type}; charset=utf-8", headers=headers)

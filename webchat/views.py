@@ -13,6 +13,7 @@ from django.shortcuts import redirect, render
 from django.urls import NoReverseMatch, reverse
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
+from django.views.decorators.cache import cache_control
 from django.views.decorators.http import require_http_methods, require_safe
 
 from governance.db import run_in_query_thread
@@ -30,9 +31,13 @@ Page = Callable[..., Coroutine[Any, Any, HttpResponse]]
 
 
 def signed_in(page: Page) -> Page:
-    """Send whoever is not signed in to the sign-in, as well as users who are deleted or deactivated meanwhile."""
+    """Send whoever is not signed in to the sign-in, as well as users who are deleted or deactivated meanwhile.
+
+    No browser keeps a copy, which it would show to whoever goes back after the sign-out.
+    """
 
     @login_required
+    @cache_control(private=True, no_store=True)
     @wraps(page)
     async def shown(request: HttpRequest, **kwargs: Any) -> HttpResponse:
         try:

@@ -178,6 +178,26 @@ async def test_a_conversation_is_not_made_by_looking(
     assert await conversations_of(person) == []
 
 
+async def test_no_browser_keeps_what_only_the_signed_in_may_see(
+    user_client: AsyncClient, conversation: services.ConversationSummary
+) -> None:
+    """Else the back button would show it to whoever sits there after the sign-out."""
+    own = address(conversation)
+    for path in (
+        "/",
+        own,
+        f"{own}recent/",
+        f"/c/new/{uuid4()}/",
+        "/api/conversations",
+        f"/api/conversations/{conversation.id}/messages",
+        f"/api/conversations/{conversation.id}/history",
+        f"/api/conversations/{conversation.id}/export",
+    ):
+        answer = await user_client.get(path)
+        assert answer.status_code == 200
+        assert set(answer["Cache-Control"].split(", ")) == {"private", "no-store"}
+
+
 async def conversations_of(person: User) -> list[str]:
     return [str(row.id) for row in await selectors.list_conversations(user=person)]
 
