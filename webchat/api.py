@@ -247,7 +247,7 @@ async def history(request: HttpRequest, conversation_id: str) -> JsonResponse:
     found = await selectors.history(
         conversation_id=conversation_uuid(conversation_id), user=user_of(request)
     )
-    return JsonResponse(found)
+    return await in_thread(JsonResponse, found)  # with every result at its whole length
 
 
 @api.post(

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
@@ -414,6 +415,29 @@ async def test_a_conversation_is_exported_whole_for_its_owner(
     other = AsyncClient()
     await other.aforce_login(stranger)
     assert (await get(other, path))[0] == 404
+
+
+@pytest.mark.parametrize("answer", ["history", "export"])
+async def test_a_whole_conversation_is_encoded_off_the_event_loop(
+    user_client: AsyncClient,
+    conversation: ConversationSummary,
+    long_result: Json,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: str,
+):
+    """Results have up to 100,000 characters each, and nothing bounds how many there are."""
+    threads: list[int] = []
+    encode = json.dumps
+
+    def watched(*args: Any, **options: Any) -> str:
+        threads.append(threading.get_ident())
+        return encode(*args, **options)
+
+    monkeypatch.setattr(json, "dumps", watched)
+    found = await user_client.get(f"/api/conversations/{conversation.id}/{answer}")
+    assert found.status_code == 200
+    assert threads
+    assert threading.get_ident() not in threads
 
 
 async def test_an_edited_message_takes_the_place_of_what_was_said_since(
