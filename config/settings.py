@@ -37,8 +37,9 @@ HTTPS = env.bool("HTTPS", not DEBUG)
 SECURE_SSL_REDIRECT = env.bool("SECURE_SSL_REDIRECT", HTTPS)
 SECURE_REDIRECT_EXEMPT = [
     r"^healthz$",
+    r"^metrics$",
     r"^readyz$",
-]  # probes come from inside, without a certificate
+]  # who asks one process comes from inside, past the proxy and its certificate
 SECURE_HSTS_SECONDS = env.int("SECURE_HSTS_SECONDS", 31_536_000 if HTTPS else 0)
 SECURE_HSTS_INCLUDE_SUBDOMAINS = HTTPS
 SECURE_HSTS_PRELOAD = HTTPS

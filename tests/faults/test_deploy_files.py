@@ -110,6 +110,16 @@ def test_the_containers_are_told_settings_that_exist_and_all_of_the_file():
     assert "\n  env_file: .env\n" in compose
 
 
+def test_the_web_processes_answer_to_the_names_by_which_they_are_scraped():
+    guide = (ROOT / "docs/howto/deploy.md").read_text("utf-8")
+    compose = (ROOT / "compose.yaml").read_text("utf-8")
+    [allowed] = re.findall(r"^    ALLOWED_HOSTS: (.+)$", compose, re.MULTILINE)
+    [scraped] = re.findall(r"scheme: http\n(?:    .+\n)*?    static_configs: (.+)", guide)
+    hosts = re.findall(r'"([^"]+):8000"', scraped)
+    assert hosts
+    assert {*hosts} <= {*allowed.split(",")}
+
+
 def test_the_image_is_made_of_files_that_exist():
     text = (ROOT / "Dockerfile").read_text("utf-8")
     copied = re.findall(r"^COPY (\S+) ", text, re.MULTILINE)

@@ -84,6 +84,15 @@ async def test_only_who_may_see_everybodys_turns_may_scrape(
     assert (await user_client.post("/metrics")).status_code == 405
 
 
+async def test_a_process_is_scraped_over_plain_http_where_everything_else_is_redirected(
+    watcher: str, settings: Any
+):
+    settings.SECURE_SSL_REDIRECT = True  # as HTTPS=true has it
+    assert (await AsyncClient().get("/")).status_code == 301
+    assert (await AsyncClient().get("/metrics")).status_code == 401
+    assert await scrape(watcher, "process")
+
+
 async def test_without_the_extra_it_is_404_and_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ):
