@@ -198,8 +198,7 @@ async def test_file_that_cannot_be_removed_is_tried_again(user_client, storage, 
     await Attachment.objects.aupdate(created_at=timezone.now() - timedelta(days=2))
     with monkeypatch.context() as broken:
         broken.setattr(storages["attachments"], "delete", _refuse)
-        with pytest.raises(OSError, match="away"):
-            await prune()
+        assert (await prune()).attachments == 0
     assert len(stored(storage)) == 1
     await prune()
     assert stored(storage) == []

@@ -100,12 +100,23 @@ def mark_for_removal(found: "QuerySet[Attachment]") -> int:
     return found.exclude(status=REMOVING).update(status=REMOVING)
 
 
-def marked_for_removal() -> list[tuple[UUID, str]]:
-    """Return the ids and the paths of the files that are to be removed. They wait where no storage is set any more."""
+def marked_for_removal(*, behind: UUID | None = None) -> list[tuple[UUID, str]]:
+    """Return the ids and the paths of the next files that are to be removed, those behind an id.
+
+    They wait where no storage is set any more.
+    """
     if not file_storage.is_configured():
         return []
     rows = Attachment.objects.filter(status=REMOVING).order_by("pk")
+    if behind is not None:
+        rows = rows.filter(pk__gt=behind)
     return list(rows.values_list("pk", "path")[:AT_ONCE])
+
+
+def has_marked(conversation_ids: Collection[UUID]) -> bool:
+    """Return whether files of conversations are still to be removed."""
+    own = Attachment.objects.filter(conversation__in=conversation_ids, status=REMOVING)
+    return file_storage.is_configured() and own.exists()
 
 
 def delete_removed(attachment_ids: Collection[UUID]) -> None:
@@ -116,13 +127,40 @@ def delete_removed(attachment_ids: Collection[UUID]) -> None:
 
 def sweep() -> int:
     """Remove what is marked; return how much. What the storage refuses to remove stays marked, for the next time."""
-    removed = 0
-    while found := marked_for_removal():
-        for attachment_id, path in found:
-            file_storage.remove(path)
-            delete_removed([attachment_id])
-        removed += len(found)
+    removed, refusals = 0, Refusals()
+    last: UUID | None = None
+    while found := marked_for_removal(behind=last):
+        for last, path in found:
+            if not refusals.remove(path):
+                continue
+            delete_removed([last])
+            removed += 1
+    refusals.log()
     return removed
+
+
+class Refusals:
+    """What the storage refuses to remove in one look at it: counted, and logged together."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._first: Exception | None = None
+
+    def remove(self, path: str) -> bool:
+        """Remove a file from the storage; return whether it is gone."""
+        try:
+            file_storage.remove(path)
+        except Exception as refusal:  # noqa: BLE001 - any storage of Django's; it is logged with the others
+            self._count += 1
+            self._first = self._first or refusal
+            return False
+        return True
+
+    def log(self) -> None:
+        if self._first is not None:
+            logger.error(
+                "Files are left in the storage", extra={"files": self._count}, exc_info=self._first
+            )
 
 
 def follow_row(*, instance: Attachment, **_signal: Any) -> None:

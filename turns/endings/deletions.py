@@ -21,7 +21,6 @@ from governance import Cancellation, CancelReason, CancelSource, recorder
 from governance.db import run_in_db_thread, run_in_query_thread
 from governance.db_clock import database_now
 from governance.runtime import remove_workspace
-from turns.attachments import file_storage
 from turns.attachments import rows as attachments
 from turns.attachments.file_parsing import in_thread
 from turns.cancelling import cancel_requests
@@ -97,19 +96,28 @@ def _cancel_all(
 
 async def finish(*, notify_owner: NotifyOwner) -> None:
     """Empty deleted conversations in which nothing runs any more; where something does, see that it ends."""
-    for conversation_id in await _due():
-        try:
-            notifications = await _cancel_rest(conversation_id)
-            await notify(notifications, notify_owner=notify_owner)
-            if await _empty(conversation_id):
-                await asyncio.to_thread(remove_workspace, str(conversation_id))
-                await _remove_files()
-                await _mark_emptied(conversation_id)
-        except Exception:
-            logger.exception(
-                "A deleted conversation could not be emptied",
-                extra={"conversation_id": str(conversation_id)},
-            )
+    without_contents = [pk for pk in await _due() if await _remove_contents(pk, notify_owner)]
+    if without_contents:
+        await _remove_files()
+    for conversation_id in without_contents:
+        await _mark_emptied(conversation_id)
+
+
+async def _remove_contents(conversation_id: UUID, notify_owner: NotifyOwner) -> bool:
+    """Remove all but the files; return whether it is gone."""
+    try:
+        notifications = await _cancel_rest(conversation_id)
+        await notify(notifications, notify_owner=notify_owner)
+        if not await _empty(conversation_id):
+            return False
+        await asyncio.to_thread(remove_workspace, str(conversation_id))
+    except Exception:
+        logger.exception(
+            "A deleted conversation could not be emptied",
+            extra={"conversation_id": str(conversation_id)},
+        )
+        return False
+    return True
 
 
 async def _empty(conversation_id: UUID) -> bool:
@@ -122,10 +130,14 @@ async def _empty(conversation_id: UUID) -> bool:
 
 
 async def _remove_files() -> None:
-    """Remove the files of what was emptied. One that the storage does not remove is tried again with the next look."""
-    for attachment_id, path in await run_in_query_thread(attachments.marked_for_removal)():
-        await in_thread(file_storage.remove, path)
-        await run_in_db_thread(attachments.delete_removed)([attachment_id])
+    """Remove all files that are marked. One that the storage does not remove is tried again with the next look."""
+    refusals = attachments.Refusals()
+    last: UUID | None = None
+    while found := await run_in_query_thread(attachments.marked_for_removal)(behind=last):
+        for last, path in found:
+            if await in_thread(refusals.remove, path):
+                await run_in_db_thread(attachments.delete_removed)([last])
+    refusals.log()
 
 
 def _active(conversation_ids: list[UUID]) -> "QuerySet[Turn]":
@@ -178,7 +190,11 @@ def _take(pieces: Iterator[None]) -> bool:
 
 @run_in_db_thread
 def _mark_emptied(conversation_id: UUID) -> None:
-    emptied = Conversation.objects.filter(pk__in=tree_of(conversation_id), emptied_at=None)
-    at = database_now()
-    # What began below it in that moment was not hidden with it.
-    emptied.update(emptied_at=at, deleted_at=Coalesce("deleted_at", Value(at)))
+    """Note that nothing is left, unless the storage still has files of it: then the next look goes on."""
+    ids = tree_of(conversation_id)
+    if not attachments.has_marked(ids):
+        at = database_now()
+        # What began below it in that moment was not hidden with it.
+        Conversation.objects.filter(pk__in=ids, emptied_at=None).update(
+            emptied_at=at, deleted_at=Coalesce("deleted_at", Value(at))
+        )
