@@ -2,11 +2,14 @@
 
 import asyncio
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
+from typing import Any
 from uuid import UUID
+
+from django.db.models.functions import Length
 
 from governance.db import run_in_query_thread
 from governance.runtime import put_file
@@ -30,20 +33,33 @@ class _Room:
 
     files: int = field(default_factory=lambda: MOST_FILES)
     size: int = MOST_BYTES
-    text: int = MOST_TEXT
+    text: int = field(default_factory=lambda: MOST_TEXT)
 
-    def takes(self, content: bytes) -> bool:
-        if not self.files or len(content) > self.size:
+    def takes(self, size: int) -> bool:
+        """Take a file if there is room for all of it."""
+        if not self.files or size > self.size:
             return False
         self.files -= 1
-        self.size -= len(content)
+        self.size -= size
         return True
 
-    def cut(self, text: str) -> str:
-        """Take as much of a text as there is room for."""
-        taken = text[: self.text]
-        self.text -= len(taken)
+    def cut(self, length: int) -> int:
+        """Take as much of a text as there is room for; return how many characters."""
+        taken = min(length, self.text)
+        self.text -= taken
         return taken
+
+
+@dataclass(slots=True, kw_only=True)
+class _Share:
+    """What of a file has room in a request: all of it, or the beginning of its text."""
+
+    path: str
+    is_image: bool
+    is_whole: bool
+    length: int  # of all its text
+    taken: int = 0  # characters of it
+    text: str = ""
 
 
 async def with_files(
@@ -53,8 +69,9 @@ async def with_files(
     blocks = [block for message in reversed(messages) for block in message.attachments]
     if not blocks:
         return messages
-    rows = await run_in_query_thread(_rows)({block.attachment_id for block in blocks})
-    given = await asyncio.to_thread(_give, blocks, rows, media, workspace)
+    ids = dict.fromkeys(block.attachment_id for block in blocks)
+    shares = await run_in_query_thread(_shares)(ids, media)
+    given = await asyncio.to_thread(_give, blocks, shares, workspace)
     return [
         replace(message, content=tuple(chain.from_iterable(given(b) for b in message.content)))
         if message.attachments
@@ -68,9 +85,26 @@ def path_of(block: AttachmentBlock) -> str:
     return f"{DIRECTORY}/{block.attachment_id[:8]}-{block.name}"
 
 
-def _rows(ids: Collection[str]) -> dict[str, Attachment]:
+def _shares(ids: Iterable[str], media: Collection[str]) -> dict[str, _Share]:
+    """Share the room out in this order, by what the rows say; read no text that has none (sync ORM)."""
     rows = Attachment.objects.filter(pk__in=[UUID(each) for each in ids], status=STORED)
-    return {str(row.pk): row for row in rows}
+    found = {str(row.pk): row for row in rows.defer("text").annotate(length=Length("text"))}
+    room = _Room()
+    shares = {each: _share(found[each], media, room) for each in ids if each in found}
+    with_text = [each for each, share in shares.items() if share.taken]
+    for pk, text in rows.filter(pk__in=with_text).values_list("pk", "text"):
+        share = shares[str(pk)]
+        share.text = text[: share.taken]
+    return shares
+
+
+def _share(row: Any, media: Collection[str], room: _Room) -> _Share:
+    kind = "image" if row.is_image else "pdf" if row.media_type == PDF else ""
+    is_whole = kind in media and room.takes(row.size)
+    taken = 0 if is_whole or row.is_image else room.cut(row.length)
+    return _Share(
+        path=row.path, is_image=row.is_image, is_whole=is_whole, length=row.length, taken=taken
+    )
 
 
 class _Given:
@@ -84,22 +118,19 @@ class _Given:
 
 
 def _give(
-    blocks: Sequence[AttachmentBlock],
-    rows: dict[str, Attachment],
-    media: Collection[str],
-    workspace: Path | None,
+    blocks: Sequence[AttachmentBlock], shares: Mapping[str, _Share], workspace: Path | None
 ) -> _Given:
     """Read the files, and put those into the workspace that are not there yet. Blocks."""
-    given, room = _Given(), _Room()
+    given = _Given()
     for block in blocks:
         if block.attachment_id in given.blocks:
             continue
-        row = rows.get(block.attachment_id)
+        share = shares.get(block.attachment_id)
         try:
             parts = (
                 (_header(block, "It is not there any more."),)
-                if row is None
-                else _parts(block, row, media=media, workspace=workspace, room=room)
+                if share is None
+                else _parts(block, share, workspace=workspace)
             )
         except (OSError, TurnsError):
             parts = (_header(block, "It cannot be read now."),)
@@ -107,46 +138,35 @@ def _give(
     return given
 
 
-def _parts(
-    block: AttachmentBlock,
-    row: Attachment,
-    *,
-    media: Collection[str],
-    workspace: Path | None,
-    room: _Room,
-) -> tuple[Block, ...]:
-    is_seen = ("image" if row.is_image else "pdf" if row.media_type == PDF else "") in media
-    content = _copy_to_workspace(block, row, workspace=workspace, is_read=is_seen)
+def _parts(block: AttachmentBlock, share: _Share, *, workspace: Path | None) -> tuple[Block, ...]:
+    content = _copy_to_workspace(block, share, workspace=workspace)
     place = f" In the workspace it is {path_of(block)!r}." if workspace else ""
-    if is_seen and room.takes(content):
+    if share.is_whole:
         return (_header(block, f"It follows.{place}"), replace(block, content=content))
-    return (_as_text(block, row, place=place, room=room),)
+    return (_as_text(block, share, place=place),)
 
 
-def _copy_to_workspace(
-    block: AttachmentBlock, row: Attachment, *, workspace: Path | None, is_read: bool
-) -> bytes:
+def _copy_to_workspace(block: AttachmentBlock, share: _Share, *, workspace: Path | None) -> bytes:
     """Put a file into the workspace unless it is there; return its content if that was read."""
     is_placed = workspace is None or os.path.lexists(workspace / path_of(block))
-    content = file_storage.read(row.path) if is_read or not is_placed else b""
+    content = file_storage.read(share.path) if share.is_whole or not is_placed else b""
     if workspace is not None and not is_placed:
         put_file(workspace, path_of(block), content)
     return content
 
 
-def _as_text(block: AttachmentBlock, row: Attachment, *, place: str, room: _Room) -> Block:
+def _as_text(block: AttachmentBlock, share: _Share, *, place: str) -> Block:
     """Return what is said of a file that a chat model cannot see, with as much text as fits."""
-    if row.is_image:
+    if share.is_image:
         return _header(block, f"You cannot see it.{place}")
-    text = room.cut(row.text)
-    if not row.text:
+    if not share.length:
         return _header(block, f"Its text cannot be read here.{place}")
-    if not text:
+    if not share.text:
         return _header(block, f"There is no room for its text.{place}")
-    if len(text) < len(row.text):
-        begins = f"The first {len(text)} of {len(row.text)} characters of its text follow."
-        return _header(block, f"{begins}{place}", text)
-    return _header(block, f"Its text follows.{place}", text)
+    if len(share.text) < share.length:
+        begins = f"The first {len(share.text)} of {share.length} characters of its text follow."
+        return _header(block, f"{begins}{place}", share.text)
+    return _header(block, f"Its text follows.{place}", share.text)
 
 
 def _header(block: AttachmentBlock, sentence: str, text: str = "") -> TextBlock:

@@ -9,12 +9,14 @@ from uuid import UUID, uuid4
 
 import pytest
 from django.contrib.auth.models import User
+from django.core.files.storage import storages
 from django.utils import timezone
 
 from governance.db import run_in_db_thread
 from governance.runtime import workspace_of
 from tests import files_to_attach as files
 from tests.support import eventually
+from tests.turns.statements import Asked
 from tests.turns.support import ChatDriver
 from turns import selectors, services
 from turns.attachments import file_storage, rows
@@ -119,6 +121,46 @@ async def test_latest_files_go_first_where_room_is_short(chat, attach, monkeypat
     await chat.run("Second", attachments=sent[1:])
     first, _answer, second = model.requests[-1].messages
     assert (len(first.attachments), len(second.attachments)) == (0, 1)
+
+
+async def test_files_without_room_are_not_read_again(chat, attach, monkeypatch):
+    from turns.running import attachment_files
+
+    monkeypatch.setattr(attachment_files, "MOST_FILES", 1)
+    sent = [await attach(files.image(), f"{number}.png") for number in range(3)]
+    model = chat.use_script([text("Nice.")], [text("Still there.")])
+    model.media = {"image"}
+    await chat.run("Look", attachments=sent)
+    opened: list[str] = []
+    open_file = storages["attachments"].open
+
+    def open_and_record(path: str) -> Any:
+        opened.append(path)
+        return open_file(path)
+
+    monkeypatch.setattr(storages["attachments"], "open", open_and_record)
+    asked_of_database = Asked(monkeypatch)
+    await chat.run("And now?")
+    of_files = [sql for sql in asked_of_database.statements if "turns_attachment" in sql]
+    [shown] = [block for message in model.requests[-1].messages for block in message.attachments]
+    assert opened == [(await Attachment.objects.aget(pk=shown.attachment_id)).path]
+    assert of_files
+    assert [sql for sql in of_files if 'SELECT "turns_attachment"."text"' in sql] == []
+    assert [sql for sql in of_files if ', "turns_attachment"."text",' in sql] == []
+
+
+async def test_texts_are_given_as_far_as_there_is_room(chat, attach, monkeypatch):
+    from turns.running import attachment_files
+
+    monkeypatch.setattr(attachment_files, "MOST_TEXT", 7)
+    sent = [await attach(content) for content in (b"hello", b"world", b"never")]
+    model = chat.use_script([text("Well.")])
+    await chat.run("", attachments=sent)
+    whole, cut, left_out = (block.text for block in asked(model).content)
+    assert whole.endswith("\nhello")
+    assert "The first 2 of 5 characters of its text follow." in cut
+    assert cut.endswith("\nwo")
+    assert "There is no room for its text." in left_out
 
 
 async def test_message_of_files_alone_is_one(chat, attach):
