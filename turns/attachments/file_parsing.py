@@ -1,19 +1,15 @@
-"""Reads what people attach: tells its type, and lets a bounded worker process open it. Blocks; runs in threads of its own."""
+"""Reads what people attach: tells its type, and lets a bounded worker process open it. Blocks."""
 
-import asyncio
 import json
 import math
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import Any, Protocol
 
 from django.utils.translation import gettext as _
 
@@ -22,14 +18,9 @@ from turns.attachments.media_types import media_type_of
 from turns.conf import IMAGE_TYPES, PDF, TEXT, app_settings
 from turns.exceptions import AttachmentRejected
 
-P = ParamSpec("P")
-R = TypeVar("R")
-
 MEMORY = 1_500_000_000  # bytes of address space of a worker
 _LEFT_OUT = "\n… the rest of the text is left out …"  # chat models read it
 _WORKER = Path(__file__).with_name("file_worker.py")
-# As many files are in memory and in workers at once as there are threads.
-_threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="attachments")
 
 
 class Readable(Protocol):
@@ -47,13 +38,6 @@ class ReadFile:
     text: str = ""
     width: int | None = None
     height: int | None = None
-
-
-async def in_thread(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Run what blocks on a file in one of the few threads for that."""
-    loop = asyncio.get_running_loop()
-    work = partial(copy_context().run, function, *args, **kwargs)  # in the language of who asks
-    return await loop.run_in_executor(_threads, work)
 
 
 def read_file(source: Readable) -> ReadFile:

@@ -22,7 +22,7 @@ from governance.db import run_in_db_thread, run_in_query_thread
 from governance.db_clock import database_now
 from governance.runtime import remove_workspace
 from turns.attachments import rows as attachments
-from turns.attachments.file_parsing import in_thread
+from turns.attachments.threads import in_storage_thread
 from turns.cancelling import cancel_requests
 from turns.cancelling.descendants import cancel_descendants, cancel_with_descendants
 from turns.core.turns import ACTIVE_STATUSES
@@ -135,7 +135,7 @@ async def _remove_files() -> None:
     last: UUID | None = None
     while found := await run_in_query_thread(attachments.marked_for_removal)(behind=last):
         for last, path in found:
-            if await in_thread(refusals.remove, path):
+            if await in_storage_thread(refusals.remove, path):
                 await run_in_db_thread(attachments.delete_removed)([last])
     refusals.log()
 

@@ -15,6 +15,7 @@ from governance.db import run_in_query_thread
 from governance.runtime import put_file
 from turns.attachments import file_storage
 from turns.attachments.rows import STORED
+from turns.attachments.threads import in_storage_thread
 from turns.conf import PDF
 from turns.core.messages import AttachmentBlock, Block, Message, TextBlock
 from turns.core.prompt_markers import ATTACHED, SHOWN
@@ -66,12 +67,17 @@ async def with_files(
     messages: Sequence[Message], *, media: Collection[str], workspace: Path | None
 ) -> Sequence[Message]:
     """Return the messages with their files, as a chat model gets them. The latest files go first where room is short."""
-    blocks = [block for message in reversed(messages) for block in message.attachments]
-    if not blocks:
+    files: dict[str, AttachmentBlock] = {}
+    for message in reversed(messages):
+        for block in message.attachments:
+            files.setdefault(block.attachment_id, block)
+    if not files:
         return messages
-    ids = dict.fromkeys(block.attachment_id for block in blocks)
-    shares = await run_in_query_thread(_shares)(ids, media)
-    given = await asyncio.to_thread(_give, blocks, shares, workspace)
+    shares = await run_in_query_thread(_shares)(files, media)
+    missing = await asyncio.to_thread(_missing, files, workspace)
+    given = _Given()
+    for pk, block in files.items():
+        given.blocks[pk] = await _give(block, shares.get(pk), workspace, is_missing=pk in missing)
     return [
         replace(message, content=tuple(chain.from_iterable(given(b) for b in message.content)))
         if message.attachments
@@ -117,42 +123,31 @@ class _Given:
         return self.blocks[block.attachment_id] if isinstance(block, AttachmentBlock) else (block,)
 
 
-def _give(
-    blocks: Sequence[AttachmentBlock], shares: Mapping[str, _Share], workspace: Path | None
-) -> _Given:
-    """Read the files, and put those into the workspace that are not there yet. Blocks."""
-    given = _Given()
-    for block in blocks:
-        if block.attachment_id in given.blocks:
-            continue
-        share = shares.get(block.attachment_id)
-        try:
-            parts = (
-                (_header(block, "It is not there any more."),)
-                if share is None
-                else _parts(block, share, workspace=workspace)
-            )
-        except (OSError, TurnsError):
-            parts = (_header(block, "It cannot be read now."),)
-        given.blocks[block.attachment_id] = parts
-    return given
+def _missing(files: Mapping[str, AttachmentBlock], workspace: Path | None) -> set[str]:
+    """Return which files the workspace does not have yet."""
+    if workspace is None:
+        return set()
+    return {pk for pk, block in files.items() if not os.path.lexists(workspace / path_of(block))}
 
 
-def _parts(block: AttachmentBlock, share: _Share, *, workspace: Path | None) -> tuple[Block, ...]:
-    content = _copy_to_workspace(block, share, workspace=workspace)
+async def _give(
+    block: AttachmentBlock, share: _Share | None, workspace: Path | None, *, is_missing: bool
+) -> tuple[Block, ...]:
+    """Read a file if that is needed, and put it into the workspace if it is missing there."""
+    if share is None:
+        return (_header(block, "It is not there any more."),)
+    content = b""
+    try:
+        if share.is_whole or is_missing:
+            content = await in_storage_thread(file_storage.read, share.path)
+        if workspace is not None and is_missing:
+            await asyncio.to_thread(put_file, workspace, path_of(block), content)
+    except (OSError, TurnsError):
+        return (_header(block, "It cannot be read now."),)
     place = f" In the workspace it is {path_of(block)!r}." if workspace else ""
     if share.is_whole:
         return (_header(block, f"It follows.{place}"), replace(block, content=content))
     return (_as_text(block, share, place=place),)
-
-
-def _copy_to_workspace(block: AttachmentBlock, share: _Share, *, workspace: Path | None) -> bytes:
-    """Put a file into the workspace unless it is there; return its content if that was read."""
-    is_placed = workspace is None or os.path.lexists(workspace / path_of(block))
-    content = file_storage.read(share.path) if share.is_whole or not is_placed else b""
-    if workspace is not None and not is_placed:
-        put_file(workspace, path_of(block), content)
-    return content
 
 
 def _as_text(block: AttachmentBlock, share: _Share, *, place: str) -> Block:

@@ -8,8 +8,9 @@ from django.utils import translation
 from governance import ImageRefused, ResultImage
 from governance.db import run_in_db_thread
 from turns.attachments import file_storage, rows
-from turns.attachments.file_parsing import ReadFile, in_thread, read_image
+from turns.attachments.file_parsing import ReadFile, read_image
 from turns.attachments.media_types import saved_name
+from turns.attachments.threads import in_parsing_thread, in_storage_thread
 from turns.core.exceptions import Fenced
 from turns.core.ports import ClaimedTurn
 from turns.exceptions import AttachmentRejected
@@ -29,10 +30,10 @@ async def keep_image(turn: ClaimedTurn, content: bytes, *, name: str) -> ResultI
 
 @shielded
 async def _keep(turn: ClaimedTurn, content: bytes, name: str) -> ResultImage:
-    file = await in_thread(read_image, content)
+    file = await in_parsing_thread(read_image, content)
     row = await _reserve(turn, saved_name(name, file.media_type), file)
     try:
-        await in_thread(file_storage.write, row.path, file.content)
+        await in_storage_thread(file_storage.write, row.path, file.content)
     except Exception:
         await _condemn(row.pk)
         raise

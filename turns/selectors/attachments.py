@@ -1,6 +1,5 @@
 """The files of a conversation, for those who may see it."""
 
-import asyncio
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -8,6 +7,7 @@ from governance.db import run_in_query_thread
 from turns.attachments import file_storage
 from turns.attachments.media_types import saved_name
 from turns.attachments.rows import STORED
+from turns.attachments.threads import in_storage_thread
 from turns.exceptions import AttachmentNotFound, ConversationNotFound
 from turns.models import Attachment
 from turns.storage.access import User, conversation_for, reload
@@ -30,7 +30,7 @@ async def attached_file(*, attachment_id: UUID, user: User) -> AttachedFile:
     """Return a file of the user, or of a conversation that the user may see. Raise `AttachmentNotFound`."""
     row = await _row(attachment_id, user)
     try:
-        content = await asyncio.to_thread(file_storage.read, row.path)
+        content = await in_storage_thread(file_storage.read, row.path)
     except FileNotFoundError:  # removed a moment ago
         raise AttachmentNotFound from None
     name = saved_name(row.name, row.media_type)

@@ -4,7 +4,8 @@ from uuid import UUID
 
 from governance.db import run_in_db_thread
 from turns.attachments import file_storage, rows
-from turns.attachments.file_parsing import Readable, ReadFile, in_thread, read_file
+from turns.attachments.file_parsing import Readable, ReadFile, read_file
+from turns.attachments.threads import in_parsing_thread, in_storage_thread
 from turns.core.wire import AttachmentContent
 from turns.exceptions import AttachmentNotFound
 from turns.models import Attachment
@@ -20,10 +21,10 @@ async def add_attachment(*, user: User, name: str, source: Readable) -> Attachme
         AttachmentRejected, NotAllowed
     """
     file_storage.storage()
-    file = await in_thread(read_file, source)
+    file = await in_parsing_thread(read_file, source)
     row = await _reserve(user, name, file)
     try:
-        await in_thread(file_storage.write, row.path, file.content)
+        await in_storage_thread(file_storage.write, row.path, file.content)
     except Exception:
         await _condemn_own(user, row.pk)
         raise
@@ -35,7 +36,7 @@ async def add_attachment(*, user: User, name: str, source: Readable) -> Attachme
 async def discard_attachment(*, user: User, attachment_id: UUID) -> None:
     """Remove a file that no message has claimed. Raise `AttachmentNotFound`, `NotAllowed`."""
     path = await _condemn_own(user, attachment_id)
-    await in_thread(file_storage.remove, path)
+    await in_storage_thread(file_storage.remove, path)
     await run_in_db_thread(rows.delete_removed)([attachment_id])
 
 

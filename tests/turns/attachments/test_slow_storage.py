@@ -1,0 +1,88 @@
+"""A storage that hangs: whoever wants a file of it waits, and nobody else does."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.core.files.storage import storages
+
+from tests import files_to_attach as files
+from tests.support import PATIENCE, eventually
+from tests.turns.support import ChatDriver
+from turns import selectors, services
+from turns.testing import text
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+MANY = 40  # more than any pool of threads here
+
+
+class Gate:
+    """A storage's method that waits until it is let go."""
+
+    def __init__(self, method: Any) -> None:
+        self.reached = threading.Event()
+        self.opened = threading.Event()
+        self._method = method
+
+    def __call__(self, *arguments: Any) -> Any:
+        self.reached.set()
+        self.opened.wait()
+        return self._method(*arguments)
+
+
+@pytest.fixture(autouse=True)
+def storage(settings: Any, tmp_path: Path) -> Path:
+    return files.keep_files(settings, tmp_path)
+
+
+@pytest.fixture
+def reading(storage: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
+    gate = Gate(storages["attachments"].open)
+    monkeypatch.setattr(storages["attachments"], "open", gate)
+    yield gate
+    gate.opened.set()
+
+
+async def attach(chat: ChatDriver) -> UUID:
+    block = await services.add_attachment(
+        user=chat.user, name="photo.png", source=BytesIO(files.image())
+    )
+    return UUID(block["attachment_id"])
+
+
+@pytest.fixture
+async def idle_thread() -> Any:
+    """Leave one thread to whatever else blocks; return what waits for it."""
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(max_workers=1))
+    return lambda: asyncio.wait_for(asyncio.to_thread(lambda: True), PATIENCE)
+
+
+async def test_files_that_hang_keep_no_other_thread_and_no_turn_waiting(chat, reading, idle_thread):
+    image = await attach(chat)
+    fetching = [
+        asyncio.create_task(selectors.attached_file(attachment_id=image, user=chat.user))
+        for _ in range(MANY)
+    ]
+    await eventually(reading.reached.is_set)
+    assert await idle_thread()
+    chat.use_script([text("Hello.")])
+    assert (await chat.run()).status == "completed"
+    reading.opened.set()
+    fetched = await asyncio.gather(*fetching)
+    assert {file.content[:4] for file in fetched} == {b"\x89PNG"}
+
+
+async def test_turn_whose_file_hangs_keeps_no_other_thread_waiting(chat, reading, idle_thread):
+    chat.use_script([text("Nice.")])
+    turn_id = await chat.say("Look", attachments=[await attach(chat)])
+    await eventually(reading.reached.is_set)
+    assert await idle_thread()
+    reading.opened.set()
+    assert (await chat.ended(turn_id)).status == "completed"
