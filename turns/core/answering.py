@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from governance import CancellationToken
@@ -25,12 +26,21 @@ from turns.core.tracing import chat_span
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+WithFiles = Callable[[Sequence[Message]], Awaitable[Sequence[Message]]]
 
 MODEL_GRACE = 0.3  # seconds that a model stream may take to close after its task was cancelled
 
 
+async def without_files(messages: Sequence[Message]) -> Sequence[Message]:
+    """Return the messages as they are, where nobody has files for them."""
+    return messages
+
+
 class Answering:
-    """The answers of one turn. `cut_off` is what the last one had said when it was cancelled, if anything."""
+    """The answers of one turn. `cut_off` is what the last one had said when it was cancelled, if anything.
+
+    `with_files` adds the files to the messages of a request. That belongs to the answer: a storage may hang, too.
+    """
 
     def __init__(
         self,
@@ -39,12 +49,14 @@ class Answering:
         *,
         turn_id: str,
         on_usage: Callable[[Usage], object],
+        with_files: WithFiles,
     ) -> None:
         self.cut_off: Message | None = None
         self._chat_model = chat_model
         self._journal = journal
         self._turn_id = turn_id
         self._on_usage = on_usage
+        self._with_files = with_files
         self._used_ids: set[str] = set()
         self._stuck: asyncio.Future[_Stream] | None = None
         self._stream: _Stream | None = None
@@ -81,9 +93,12 @@ class Answering:
         stream = self._stream = _Stream(reply, deltas, step=step, token=token, stuck=self._stuck)
         error: Exception | None = None
         try:
-            with stream, chat_span(request, reply, token=token):
-                await self._consume(request, reply, deltas)
-                stream.is_whole = True
+            with stream:
+                messages = tuple(await self._with_files(request.messages))
+                request = replace(request, messages=messages)
+                with chat_span(request, reply, token=token):
+                    await self._consume(request, reply, deltas)
+                    stream.is_whole = True
         except asyncio.CancelledError:
             if stream.is_cancelled_by_others:
                 deltas.discard()

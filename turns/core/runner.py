@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from governance import (
     ToolExecutor,
     ToolOutcome,
 )
-from turns.core.answering import Answering
+from turns.core.answering import Answering, WithFiles, without_files
 from turns.core.budget import TokenBudget
 from turns.core.chat_model import ChatModel, ChatRequest, Notice, ToolSpec, message_of
 from turns.core.clock import TurnClock, TurnFacts
@@ -47,11 +47,6 @@ REPORT_REQUEST = (
 _COMPLETED = TurnEnding(status=TurnStatus.COMPLETED)
 
 
-async def without_files(messages: Sequence[Message]) -> Sequence[Message]:
-    """Return the messages as they are, where nobody has files for them."""
-    return messages
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnConfig:
     """Who takes part in a turn: the chat model, its tools and instructions, the place it works in.
@@ -72,7 +67,7 @@ class TurnConfig:
     report_grace: float = 0.0
     approval: ApprovalRule = ApprovalRule.NEVER
     notices: tuple[Notice, ...] = ()
-    with_files: Callable[[Sequence[Message]], Awaitable[Sequence[Message]]] = without_files
+    with_files: WithFiles = without_files
     keep_image: KeepImage | None = None
     traced: Traced = UNTRACED
 
@@ -106,7 +101,11 @@ class TurnRunner:
         self.scope = str(turn.conversation_id)  # the conversation as governance sees it
         self._turn_id = str(turn.id)
         self._answering = Answering(
-            config.chat_model, journal, turn_id=self._turn_id, on_usage=self._budget.take
+            config.chat_model,
+            journal,
+            turn_id=self._turn_id,
+            on_usage=self._budget.take,
+            with_files=config.with_files,
         )
         self._observer = StepObserver(
             journal,
@@ -115,16 +114,7 @@ class TurnRunner:
             halt=token.cancel,
             is_voice=turn.kind is ScopeKind.VOICE,
         )
-        self._host = Host(
-            observer=self._observer,
-            workspace=config.workspace,
-            metadata=TurnFacts(config.metadata, clock=self.clock),
-            allowed=config.allowed,
-            max_parallel=config.max_parallel,
-            approver=StepApprover(journal, clock=self.clock),
-            approval=config.approval,
-            keep_image=config.keep_image,
-        )
+        self._host = self._make_host()
 
     @property
     def usage(self) -> dict[str, int]:
@@ -207,6 +197,18 @@ class TurnRunner:
         timed_out = Cancellation(reason=CancelReason.TIMEOUT)
         (self._work if self._config.report_grace > 0 else self.token).cancel(timed_out)
 
+    def _make_host(self) -> Host:
+        return Host(
+            observer=self._observer,
+            workspace=self._config.workspace,
+            metadata=TurnFacts(self._config.metadata, clock=self.clock),
+            allowed=self._config.allowed,
+            max_parallel=self._config.max_parallel,
+            approver=StepApprover(self._journal, clock=self.clock),
+            approval=self._config.approval,
+            keep_image=self._config.keep_image,
+        )
+
     async def _converse(self, messages: list[Message], *, instructions: str) -> TurnEnding:
         while (cancellation := self._work.cancellation or self._after_step) is None:
             if self.steps >= self.turn.step_limit:
@@ -225,7 +227,7 @@ class TurnRunner:
         """Ask once, and run the calls of the answer. Return how the turn ends with that; None = it goes on."""
         request = ChatRequest(
             instructions=instructions,
-            messages=tuple(await self._config.with_files(messages)),
+            messages=tuple(messages),
             tools=self._config.tools,
             max_tokens=self._budget.left,
         )
@@ -257,7 +259,7 @@ class TurnRunner:
         if self._budget.is_used_up:
             return
         self.steps += 1
-        request = await self._report_request(messages, instructions=instructions)
+        request = self._report_request(messages, instructions=instructions)
         timed_out = Cancellation(reason=CancelReason.TIMEOUT)
         timer = asyncio.get_running_loop().call_later(
             self._config.report_grace, self.token.cancel, timed_out
@@ -272,15 +274,13 @@ class TurnRunner:
         finally:
             timer.cancel()
 
-    async def _report_request(
-        self, messages: Sequence[Message], *, instructions: str
-    ) -> ChatRequest:
+    def _report_request(self, messages: Sequence[Message], *, instructions: str) -> ChatRequest:
         said = self._answering.cut_off
         before = (*messages, said) if said else messages
         wanted = Message(role="user", content=(TextBlock(text=REPORT_REQUEST),))
         return ChatRequest(
             instructions=instructions,
-            messages=(*await self._config.with_files(before), wanted),
+            messages=(*before, wanted),
             max_tokens=self._budget.left,
         )
 

@@ -86,3 +86,13 @@ async def test_turn_whose_file_hangs_keeps_no_other_thread_waiting(chat, reading
     assert await idle_thread()
     reading.opened.set()
     assert (await chat.ended(turn_id)).status == "completed"
+
+
+async def test_turn_whose_file_hangs_ends_when_it_is_cancelled(chat, reading, caplog):
+    model = chat.use_script([text("Nice.")])
+    turn_id = await chat.say("Look", attachments=[await attach(chat)])
+    await eventually(reading.reached.is_set)
+    await chat.cancel(turn_id)
+    assert (await chat.ended(turn_id)).status == "cancelled"
+    assert model.requests == []
+    assert not [record for record in caplog.records if record.name.startswith("turns.core.")]

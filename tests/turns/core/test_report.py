@@ -126,3 +126,37 @@ async def test_without_a_grace_the_time_is_just_up(harness):
 
     assert ending.status is TurnStatus.TIMED_OUT
     assert (len(model.requests), harness.token.cancellation.reason) == (1, CancelReason.TIMEOUT)
+
+
+@pytest.mark.parametrize("read_before", [0, 1], ids=["at the first request", "at the report"])
+async def test_files_that_hang_are_given_up_when_the_time_is_up(harness, read_before):
+    readings = 0
+
+    async def with_files(messages):
+        nonlocal readings
+        readings += 1
+        if readings > read_before:
+            await asyncio.Event().wait()
+        return messages
+
+    ending, model = await run(harness, [gate()], grace=0.05, with_files=with_files)
+
+    assert (ending.status, readings) == (TurnStatus.TIMED_OUT, 2)
+    assert len(model.requests) == read_before
+    harness.assert_valid_history()
+
+
+async def test_a_cancel_does_not_wait_for_files(harness):
+    reached = asyncio.Event()
+
+    async def with_files(messages):
+        reached.set()
+        await asyncio.Event().wait()
+
+    task, model = harness.start(with_files=with_files)
+    await reached.wait()
+    harness.token.cancel(BY_USER)
+
+    ending = await asyncio.wait_for(task, PATIENCE)
+    assert (ending.status, ending.cancellation) == (TurnStatus.CANCELLED, BY_USER)
+    assert model.requests == []
