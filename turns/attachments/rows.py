@@ -58,9 +58,10 @@ def reserve(owner_id: Any, name: str, file: ReadFile, *, turn: Turn | None = Non
         )
 
 
-def settle(attachment_id: UUID) -> None:
-    """Note that a file is stored."""
-    Attachment.objects.filter(pk=attachment_id, status=STORING).update(status=STORED)
+def settle(attachment_id: UUID) -> bool:
+    """Note that a file is stored; return whether its row still waits for it."""
+    waiting = Attachment.objects.filter(pk=attachment_id, status=STORING)
+    return waiting.update(status=STORED) == 1
 
 
 def claim(

@@ -1,19 +1,18 @@
 """Images that calls show. Each is read like a file of a person, and belongs to the turn and to the conversation's owner."""
 
-from uuid import UUID
-
 from django.db import transaction
 from django.utils import translation
 
 from governance import ImageRefused, ResultImage
 from governance.db import run_in_db_thread
-from turns.attachments import file_storage, rows
+from turns.attachments import rows
 from turns.attachments.file_parsing import ReadFile, read_image
+from turns.attachments.file_writes import write_file
 from turns.attachments.media_types import saved_name
-from turns.attachments.threads import in_parsing_thread, in_storage_thread
+from turns.attachments.threads import in_parsing_thread
 from turns.core.exceptions import Fenced
 from turns.core.ports import ClaimedTurn
-from turns.exceptions import AttachmentRejected
+from turns.exceptions import AttachmentNotFound, AttachmentRejected
 from turns.models import Attachment
 from turns.processes.background import shielded
 from turns.storage.turn_lock import lock_live_turn
@@ -24,7 +23,7 @@ async def keep_image(turn: ClaimedTurn, content: bytes, *, name: str) -> ResultI
     with translation.override("en"):
         try:
             return await _keep(turn, content, name)
-        except AttachmentRejected as rejected:
+        except (AttachmentNotFound, AttachmentRejected) as rejected:
             raise ImageRefused(str(rejected)) from None
 
 
@@ -32,12 +31,7 @@ async def keep_image(turn: ClaimedTurn, content: bytes, *, name: str) -> ResultI
 async def _keep(turn: ClaimedTurn, content: bytes, name: str) -> ResultImage:
     file = await in_parsing_thread(read_image, content)
     row = await _reserve(turn, saved_name(name, file.media_type), file)
-    try:
-        await in_storage_thread(file_storage.write, row.path, file.content)
-    except Exception:
-        await _condemn(row.pk)
-        raise
-    await run_in_db_thread(rows.settle)(row.pk)
+    await write_file(row, file.content)
     return ResultImage(
         id=str(row.pk),
         name=row.name,
@@ -55,8 +49,3 @@ def _reserve(turn: ClaimedTurn, name: str, file: ReadFile) -> Attachment:
         if row is None:
             raise Fenced(f"turn {turn.id} is not ours any more")
         return rows.reserve(row.conversation.owner_id, name, file, turn=row)
-
-
-@run_in_db_thread
-def _condemn(attachment_id: UUID) -> None:
-    rows.mark_for_removal(Attachment.objects.filter(pk=attachment_id))

@@ -5,6 +5,7 @@ from uuid import UUID
 from governance.db import run_in_db_thread
 from turns.attachments import file_storage, rows
 from turns.attachments.file_parsing import Readable, ReadFile, read_file
+from turns.attachments.file_writes import write_file
 from turns.attachments.threads import in_parsing_thread, in_storage_thread
 from turns.core.wire import AttachmentContent
 from turns.exceptions import AttachmentNotFound
@@ -18,17 +19,12 @@ async def add_attachment(*, user: User, name: str, source: Readable) -> Attachme
     """Read and store a file; return the block that stands for it in a message.
 
     Raises:
-        AttachmentRejected, NotAllowed
+        AttachmentRejected, AttachmentNotFound, NotAllowed
     """
     file_storage.storage()
     file = await in_parsing_thread(read_file, source)
     row = await _reserve(user, name, file)
-    try:
-        await in_storage_thread(file_storage.write, row.path, file.content)
-    except Exception:
-        await _condemn_own(user, row.pk)
-        raise
-    await run_in_db_thread(rows.settle)(row.pk)
+    await write_file(row, file.content)
     return row.as_block()
 
 

@@ -12,11 +12,14 @@ from uuid import UUID
 import pytest
 from django.core.files.storage import storages
 
+from governance import CancelSource, ToolContext, make_tool, registry
 from tests import files_to_attach as files
 from tests.support import PATIENCE, eventually
-from tests.turns.support import ChatDriver
+from tests.turns.support import ChatDriver, in_database
 from turns import selectors, services
-from turns.testing import text
+from turns.exceptions import AttachmentNotFound
+from turns.models import Attachment, Conversation
+from turns.testing import call, text
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -29,12 +32,16 @@ class Gate:
     def __init__(self, method: Any) -> None:
         self.reached = threading.Event()
         self.opened = threading.Event()
+        self.passed = threading.Event()
         self._method = method
 
     def __call__(self, *arguments: Any) -> Any:
         self.reached.set()
         self.opened.wait()
-        return self._method(*arguments)
+        try:
+            return self._method(*arguments)
+        finally:
+            self.passed.set()
 
 
 @pytest.fixture(autouse=True)
@@ -48,6 +55,18 @@ def reading(storage: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
     monkeypatch.setattr(storages["attachments"], "open", gate)
     yield gate
     gate.opened.set()
+
+
+@pytest.fixture
+def writing(storage: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
+    gate = Gate(storages["attachments"].save)
+    monkeypatch.setattr(storages["attachments"], "save", gate)
+    yield gate
+    gate.opened.set()
+
+
+def stored(storage: Path) -> list[Path]:
+    return [path for path in storage.rglob("*") if path.is_file()]
 
 
 async def attach(chat: ChatDriver) -> UUID:
@@ -96,3 +115,36 @@ async def test_turn_whose_file_hangs_ends_when_it_is_cancelled(chat, reading, ca
     assert (await chat.ended(turn_id)).status == "cancelled"
     assert model.requests == []
     assert not [record for record in caplog.records if record.name.startswith("turns.core.")]
+
+
+async def test_image_whose_conversation_goes_while_it_is_written_goes_too(chat, writing, storage):
+    async def draw(context: ToolContext) -> str:
+        """Draw."""
+        return await context.show_image(files.image())
+
+    registry.register(make_tool(draw))
+    try:
+        chat.use_script([call("c1", "draw")])
+        await chat.say("draw")
+        await eventually(writing.reached.is_set)
+        await services.delete_conversation(
+            conversation_id=chat.id, user=chat.user, source=CancelSource.API
+        )
+        emptied = Conversation.objects.filter(pk=chat.id, emptied_at__isnull=False)
+        await eventually(lambda: in_database(emptied.exists))
+    finally:
+        registry.unregister("draw")
+    writing.opened.set()
+    await eventually(writing.passed.is_set)
+    await eventually(lambda: stored(storage) == [])
+    assert await in_database(Attachment.objects.count) == 0
+
+
+async def test_upload_whose_user_goes_while_it_is_written_is_refused(chat, writing, storage):
+    uploading = asyncio.create_task(attach(chat))
+    await eventually(writing.reached.is_set)
+    await in_database(chat.user.delete)
+    writing.opened.set()
+    with pytest.raises(AttachmentNotFound):
+        await uploading
+    assert stored(storage) == []
