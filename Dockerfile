@@ -28,4 +28,4 @@ USER turnkeeper
 VOLUME /var/lib/turnkeeper
 EXPOSE 8000
 
-CMD ["uvicorn", "config.asgi:application", "--host", "0.0.0.0", "--port", "8000", "--ws-max-size", "1048576", "--no-access-log"]
+CMD ["uvicorn", "config.asgi:application", "--host", "0.0.0.0", "--port", "8000", "--ws", "webchat.socket_protocol:WebSocketProtocol", "--ws-max-size", "1048576", "--timeout-graceful-shutdown", "1", "--no-access-log"]

@@ -133,7 +133,8 @@ def members(environment: Mapping[str, str], *, host: str, port: int) -> list[Mem
             f"web-{number}",
             *(python, "-m", "uvicorn", "config.asgi:application", "--host", host),
             *("--port", str(port + number - 1), "--ws-max-size", "1048576"),
-            *("--no-access-log", "--log-level", "warning"),
+            *("--ws", "webchat.socket_protocol:WebSocketProtocol"),
+            *("--timeout-graceful-shutdown", "1", "--no-access-log", "--log-level", "warning"),
             environment=environment,
         )
         for number in range(1, WEBS + 1)

@@ -59,11 +59,16 @@ class ChatConsumer(AsyncWebsocketConsumer):
         self.language = await asyncio.to_thread(language_of, scope)
         translation.activate(self.language)  # for this task and those that it starts
         self.has_layer = False
+        self.lifetime = asyncio.timeout(None)
         try:
             self.has_layer = await broadcast.is_layer_available()
             if not self.has_layer:  # of other processes, the log has everything but streamed text
                 self.channel_layer_alias = NO_LAYER  # type: ignore[misc]  # Channels reads it of the instance
-            await super().__call__(scope, receive, send)
+            async with self.lifetime:
+                await super().__call__(scope, receive, send)
+        except TimeoutError:
+            if not self.lifetime.expired():
+                raise
         finally:
             open_sockets.remove(self)
             self._close_feed()
@@ -93,7 +98,7 @@ class ChatConsumer(AsyncWebsocketConsumer):
         if not self.groups_joined:
             self.send_queue.close(INTERNAL_ERROR)  # unless it was refused for a reason of its own
         self.tasks.append(
-            asyncio.create_task(self.send_queue.run(self._on_room), name="send queue of a socket")
+            asyncio.create_task(self._run_send_queue(), name="send queue of a socket")
         )
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
@@ -256,6 +261,13 @@ class ChatConsumer(AsyncWebsocketConsumer):
     def _refuse_flood(self) -> None:
         self._put(operations.refusal("too_many_frames", TOO_MANY_FRAMES))
         self.send_queue.close(CloseCode.TOO_MANY)
+
+    async def _run_send_queue(self) -> None:
+        try:
+            await self.send_queue.run(self._on_room)
+        except TimeoutError:  # the server itself waits for the client, and does not end the socket
+            if not self.has_ended.is_set():
+                self.lifetime.reschedule(asyncio.get_running_loop().time())
 
     def _put(self, frame: Frame) -> None:
         self.send_queue.put(encode_frame(frame))

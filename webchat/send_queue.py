@@ -1,6 +1,6 @@
 """The bounded queue of frames to one socket. One task sends them, so nothing else waits for a slow client.
 
-Our own server can write at once (`SEND_NOW`). There, a frame wakes no task as long as the client keeps up.
+Our own protocol can write at once (`SEND_NOW`). There, a frame wakes no task as long as the client keeps up.
 
 Answers are always queued. Events and streamed text are queued only where there is room. Lost text leaves a gap that the
 client sees and asks for. Lost events are read from the log once there is room again.
@@ -79,8 +79,7 @@ class SendQueue:
         if self.is_closing or self._leaves_now(frame):
             return
         if len(self._frames) >= _HARD_LIMIT * self._most_frames:
-            self._frames.clear()
-            self.close(TRY_AGAIN)
+            self._give_up()
             return
         size = len(frame.encode("utf-8", "surrogatepass"))
         self._frames.append((frame, size))
@@ -94,7 +93,10 @@ class SendQueue:
             self._wake.set()
 
     async def run(self, on_room: Callable[[], Awaitable[None]]) -> None:
-        """Send until closed. Call `on_room` when a socket that was behind has room again."""
+        """Send until closed. Call `on_room` when a socket that was behind has room again.
+
+        Raise TimeoutError if the client leaves no room even for the close.
+        """
         try:
             while not (self.is_closing and not self._frames):
                 await self._wake.wait()
@@ -102,10 +104,10 @@ class SendQueue:
                 if self.is_behind and not self.is_closing:
                     self.is_behind = False
                     await on_room()
-            await self._close(self._closing or TRY_AGAIN)
-        except TimeoutError:
-            self._closing = TRY_AGAIN
-            await self._close(TRY_AGAIN)
+            async with asyncio.timeout(self._send_timeout):
+                await self._close(self._closing or TRY_AGAIN)
+        except TimeoutError:  # which is an OSError, too
+            raise
         except (OSError, RuntimeError):  # the client has gone; servers say so in different words
             logger.debug("A frame could not be sent: the socket is closed")
 
@@ -114,6 +116,12 @@ class SendQueue:
         if self._send_now is None or self._frames or self._is_sending:
             return False
         return self._send_now(frame)
+
+    def _give_up(self) -> None:
+        """Close the socket without what is queued; a code that it has already stays."""
+        self._frames.clear()
+        self._size = 0
+        self.close(TRY_AGAIN)
 
     async def _flush(self) -> None:
         self._wake.clear()
@@ -128,5 +136,7 @@ class SendQueue:
                     self._size -= size
                     patience.reschedule(now() + self._send_timeout)
                     await self._send(frame)
+        except TimeoutError:
+            self._give_up()
         finally:
             self._is_sending = False

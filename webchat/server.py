@@ -9,38 +9,15 @@ from contextlib import contextmanager
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
-from websockets.http11 import Request
-from websockets.protocol import State
 
 from turns.running import runtime
 from turns.running.draining import Drain
-from webchat.send_queue import SEND_NOW
+from webchat.socket_protocol import WebSocketProtocol
 
 logger = logging.getLogger(__name__)
 
 MAX_FRAME = 1024 * 1024  # bytes that a client may send at once
 CLOSING_BOUND = 1  # seconds for answers that are still on their way, once everything was drained
-
-
-class WebSocketProtocol(WebSocketsSansIOProtocol):
-    """Lets the application of a socket write at once, while the client keeps up."""
-
-    def handle_connect(self, event: Request) -> None:
-        """Tell the application how."""
-        super().handle_connect(event)
-        if not self.close_sent:
-            extensions: dict[str, Any] = {SEND_NOW: {"send": self.send_now}}
-            self.scope["extensions"].update(extensions)
-
-    def send_now(self, text: str) -> bool:
-        """Write a frame if the socket is open and its buffer has room. Return whether it was so."""
-        is_open = self.handshake_complete and self.conn.state is State.OPEN
-        if not is_open or not self.writable.is_set() or self.transport.is_closing():
-            return False
-        self.conn.send_text(text.encode())
-        self.transport.write(b"".join(self.conn.data_to_send()))
-        return True
 
 
 class TurnServer(uvicorn.Server):

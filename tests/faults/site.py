@@ -117,7 +117,8 @@ class Site:
         """Start (again) uvicorn: embedded mode, or a web process of scaled mode."""
         port = str(self.port(name))
         command = ["-m", "uvicorn", "config.asgi:application", "--port", port, "--lifespan", "on"]
-        return self._web(name, [*command, "--log-level", "warning"], role=role, **faults)
+        command += ["--ws", "webchat.socket_protocol:WebSocketProtocol", "--log-level", "warning"]
+        return self._web(name, [*command, "--timeout-graceful-shutdown", "1"], role=role, **faults)
 
     def run_turns(self, name: str = "runner", *options: str, **faults: Any) -> Process:
         """Start (again) a runner of scaled mode, and wait until it says that it runs turns."""

@@ -1,6 +1,7 @@
 """The files for deploying are true: their commands start what they say, and what they name is there."""
 
 import asyncio
+import json
 import os
 import re
 import shlex
@@ -21,6 +22,7 @@ from scripts.servers.server import free_port
 from tests.faults.conftest import MakeSite
 from tests.faults.site import Site
 from tests.fork_server import ROOT
+from tests.processes import run_python
 from tests.support import LONG_PATIENCE, PATIENCE, eventually_sync
 from turns.conf import TurnsSettings
 from webchat.conf import WebchatSettings
@@ -79,6 +81,17 @@ def test_a_unit_starts_what_the_procfile_does(unit: Path):
     if "oneshot" not in text:
         [limit] = re.findall(r"^TimeoutStopSec=(\d+)$", text, re.MULTILINE)
         assert int(limit) > EXIT_BOUND
+
+
+def test_the_image_starts_what_the_procfile_does_with_a_protocol_that_needs_no_django():
+    image = (ROOT / "Dockerfile").read_text("utf-8")
+    [command] = re.findall(r"^CMD (\[.+\])$", image, re.MULTILINE)
+    options = shlex.split(procfile()["web"].replace("${PORT:-8000}", "8000"))[2:]
+    assert json.loads(command) == options
+    path = options[options.index("--ws") + 1]
+    code = "import sys; from uvicorn.importer import import_from_string as load; load(sys.argv[1])"
+    made = run_python("-c", code, path, environment={"PATH": os.environ["PATH"]})
+    assert made.returncode == 0, made.stderr
 
 
 def test_compose_gives_everybody_time_and_names_what_there_is():

@@ -1,6 +1,7 @@
 """What a machine runs out of: disk, file descriptors, and memory for a client who does not read (G12)."""
 
 import json
+import re
 import resource
 import socket
 import time
@@ -11,13 +12,13 @@ from typing import Any
 import pytest
 
 from scripts.servers import Postgres
-from tests.faults import measures
+from tests.faults import database_snapshot, measures
 from tests.faults.cluster import let_pass, start_scaled
 from tests.faults.conftest import MakeSite
 from tests.faults.postgres_faults import refuse_writes
 from tests.faults.site import Site
 from tests.processes import Process
-from tests.support import PATIENCE, eventually_sync
+from tests.support import PATIENCE, eventually_sync, with_room
 from turns.conf import TurnsSettings
 
 MEGABYTE = 1024 * 1024
@@ -25,6 +26,8 @@ SLOW_READERS = 64
 QUEUE = MEGABYTE // 16  # of each, so that a fraction of what fills the default one does: 1 MiB
 TURNS = 28
 LONG = "say " + "word " * 6300  # goes through the channel layer whole
+SNAPSHOT_TURNS = 20  # some MB, of which the kernel takes a fraction
+TERMINATED = {0, -15}  # uvicorn ends by the signal that it was sent
 WORK = 64 * MEGABYTE  # what the turns themselves take: 5 to 20 MB, on a busy machine twice as much
 ALLOWED_GROWTH = SLOW_READERS * QUEUE + WORK
 
@@ -129,6 +132,40 @@ class SlowReader:
 
     def close(self) -> None:
         self._socket.close()
+
+
+def open_sockets(site: Site) -> int:
+    """Return what the metric of the web process says."""
+    scrape = site.client(user="root").get("/metrics?scope=process").text
+    [count] = re.findall(r"^turnkeeper_sockets (\d+)", scrape, re.MULTILINE)
+    return int(count)
+
+
+def viewers(site: Site) -> int:
+    return len(database_snapshot.keys(site.database_url, "turns", "Viewer"))
+
+
+@pytest.mark.parametrize("start", [Site.serve, Site.serve_uvicorn], ids=["serve", "uvicorn"])
+def test_a_client_that_never_reads_is_let_go_and_keeps_no_server_from_its_end(
+    embedded: MakeSite, start: Callable[[Site], Process]
+):
+    site = embedded(WEBCHAT_SEND_TIMEOUT=1.0)
+    process = start(site)
+    client = site.client()
+    conversation = client.converse()
+    for _ in range(SNAPSHOT_TURNS):
+        client.until_ended(client.say(conversation, LONG), within=PATIENCE)
+    reader = SlowReader(site, conversation)
+    eventually_sync(lambda: open_sockets(site) == viewers(site) == 1)
+    client.say(conversation, "help")
+    eventually_sync(lambda: open_sockets(site) == viewers(site) == 0)
+    late = SlowReader(site, conversation)  # it is on its way out as the server goes
+    eventually_sync(lambda: open_sockets(site) == 1)
+    process.terminate()
+    assert process.wait(within=with_room(5.0)) in TERMINATED, process.said
+    assert "A task of a socket failed" not in process.said
+    reader.close()
+    late.close()
 
 
 @pytest.mark.parametrize(

@@ -313,6 +313,31 @@ async def test_a_client_that_never_reads_is_let_go(settings: Any):
     assert client.closed == [TRY_AGAIN]
 
 
+async def test_a_client_that_never_reads_is_closed_for_the_reason_that_was_there_first(
+    settings: Any,
+):
+    settings.WEBCHAT_SEND_TIMEOUT = 0.05
+    client = SlowClient()
+    send_queue = SendQueue(send=client.send, close=client.close)
+    send_queue.put("x")
+    send_queue.close(1012)
+    await send_queue.run(nothing)
+    assert (client.closed, send_queue.close_code) == ([1012], 1012)
+
+
+async def test_a_close_for_which_the_client_leaves_no_room_does_not_wait_for_ever(settings: Any):
+    settings.WEBCHAT_SEND_TIMEOUT = 0.05
+    client = SlowClient()
+
+    async def close(_code: int) -> None:
+        await client.reads.wait()
+
+    send_queue = SendQueue(send=client.send, close=close)
+    send_queue.put("x")
+    with pytest.raises(TimeoutError):
+        await send_queue.run(nothing)
+
+
 async def test_a_client_that_asks_and_never_reads_is_let_go(settings: Any):
     settings.WEBCHAT_OUTBOX_FRAMES = 2
     client = SlowClient()

@@ -23,7 +23,7 @@ from tests.webchat.staff import make_staff, session_of, signed_in
 from turns import services
 from turns.core.chat_model import ChatDelta, ChatRequest
 from turns.events import sinks
-from turns.models import Agent, Conversation, Turn
+from turns.models import Agent, Conversation, Turn, Viewer
 from turns.running import runtime
 from turns.services import ConversationSummary
 from webchat import api_tokens, open_sockets, operations
@@ -357,6 +357,19 @@ async def test_a_text_for_which_there_is_no_room_is_sent_when_there_is(
     await eventually(lambda: open_sockets.overflow_count() > known)
     delta = await socket.read("text_delta", lambda frame: frame["offset"] == 0)
     assert delta["turn_id"] == turn_id
+
+
+async def test_a_socket_ends_although_its_server_waits_for_room_even_to_close_it(
+    connect: Connect, settings: Any
+):
+    settings.WEBCHAT_SEND_TIMEOUT = 0.2
+    socket = await connect(room=1).open()
+    assert await Viewer.objects.acount() == 1
+    for _answer in ("taken", "on its way"):
+        await socket.send(type="ping")
+    assert socket.wire.future is not None
+    await eventually(socket.wire.future.done)
+    assert await Viewer.objects.acount() == open_sockets.count() == 0
 
 
 # What people do

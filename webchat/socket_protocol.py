@@ -1,0 +1,49 @@
+"""uvicorn's WebSocket protocol for clients that do not read: none of them keeps anything for long.
+
+`manage.py serve` uses it, and uvicorn alone does with `--ws webchat.socket_protocol:WebSocketProtocol`. It is imported
+before Django is set up, so it imports nothing that needs models.
+"""
+
+from typing import Any
+
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.http11 import Request
+from websockets.protocol import State
+
+from webchat.send_queue import SEND_NOW
+
+
+class WebSocketProtocol(WebSocketsSansIOProtocol):
+    """Lets the application write at once, while the client keeps up, and close whatever the client does."""
+
+    def handle_connect(self, event: Request) -> None:
+        """Tell the application how to write at once."""
+        super().handle_connect(event)
+        if not self.close_sent:
+            extensions: dict[str, Any] = {SEND_NOW: {"send": self.send_now}}
+            self.scope["extensions"].update(extensions)
+
+    def send_now(self, text: str) -> bool:
+        """Write a frame if the socket is open and its buffer has room. Return whether it was so."""
+        is_open = self.handshake_complete and self.conn.state is State.OPEN
+        if not is_open or not self.writable.is_set() or self.transport.is_closing():
+            return False
+        self.conn.send_text(text.encode())
+        self.transport.write(b"".join(self.conn.data_to_send()))
+        return True
+
+    async def send(self, message: Any) -> None:
+        """Send a message of the application. A close does not wait for room, which a client may never give."""
+        if message["type"] == "websocket.close":
+            self.writable.set()
+        await super().send(message)
+
+    async def run_asgi(self) -> None:
+        """Run the application. What the client has not taken some time after its end is thrown away."""
+        await super().run_asgi()
+        self.loop.call_later(self.close_timeout, self.transport.abort)
+
+    def keepalive_timeout(self) -> None:
+        """Close a silent socket. Its application ends at once, not when the client has taken the rest."""
+        super().keepalive_timeout()
+        self.queue.put_nowait({"type": "websocket.disconnect", "code": 1011})
