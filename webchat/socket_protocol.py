@@ -7,10 +7,13 @@ before Django is set up, so it imports nothing that needs models.
 from typing import Any
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import Frame
 from websockets.http11 import Request
 from websockets.protocol import State
 
 from webchat.send_queue import SEND_NOW
+
+MAX_FRAGMENTS = 1024  # of one message; `--ws-max-size` limits their bytes alone
 
 
 class WebSocketProtocol(WebSocketsSansIOProtocol):
@@ -31,6 +34,30 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         self.conn.send_text(text.encode())
         self.transport.write(b"".join(self.conn.data_to_send()))
         return True
+
+    def handle_ping(self) -> None:
+        """Answer, unless the socket is closed. A client that takes no answers is not read any further."""
+        if self.close_sent:
+            self.conn.data_to_send()
+            return
+        super().handle_ping()
+        if not self.writable.is_set() and not self.read_paused:
+            self.read_paused = True
+            self.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """Read on, unless the application has not taken what came before."""
+        super().resume_writing()
+        if self.read_paused and self.queue.empty():
+            self.read_paused = False
+            self.transport.resume_reading()
+
+    def handle_cont(self, event: Frame) -> None:
+        """Take one more fragment of a message, or cut the connection: each takes memory, an empty one too."""
+        if len(self.frames) < MAX_FRAGMENTS:
+            super().handle_cont(event)
+        else:
+            self.transport.abort()
 
     async def send(self, message: Any) -> None:
         """Send a message of the application. A close does not wait for room, which a client may never give."""

@@ -6,6 +6,7 @@ import resource
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ SLOW_READERS = 64
 QUEUE = MEGABYTE // 16  # of each, so that a fraction of what fills the default one does: 1 MiB
 TURNS = 28
 LONG = "say " + "word " * 6300  # goes through the channel layer whole
+PINGS = 500_000  # their answers are some 60 MB
 SNAPSHOT_TURNS = 20  # some MB, of which the kernel takes a fraction
 TERMINATED = {0, -15}  # uvicorn ends by the signal that it was sent
 WORK = 64 * MEGABYTE  # what the turns themselves take: 5 to 20 MB, on a busy machine twice as much
@@ -37,6 +39,12 @@ pytestmark = pytest.mark.timeout(600)
 def resident_bytes(process: Process) -> int:
     pages = int(Path(f"/proc/{process.pid}/statm").read_text().split()[1])
     return pages * resource.getpagesize()
+
+
+def peak_bytes(process: Process) -> int:
+    """Return the most that it has held: what a connection took is free once it is cut."""
+    status = Path(f"/proc/{process.pid}/status").read_text("ascii")
+    return int(re.findall(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE)[0]) * 1024
 
 
 def open_files(process: Process) -> int:
@@ -110,7 +118,7 @@ class SlowReader:
     of the loopback device are large. That would be megabytes which no process notices.
     """
 
-    def __init__(self, site: Site, conversation: str) -> None:
+    def __init__(self, site: Site, conversation: str, *, token: str = "") -> None:
         self._socket = socket.socket()
         self._socket.settimeout(10)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 536)
@@ -119,7 +127,7 @@ class SlowReader:
         lines = (
             f"GET /ws/conversations/{conversation}/ HTTP/1.1",
             "Host: 127.0.0.1",
-            f"Authorization: Bearer {site.tokens['ada']}",
+            f"Authorization: Bearer {token or site.tokens['ada']}",
             "Upgrade: websocket",
             "Connection: Upgrade",
             "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
@@ -129,6 +137,13 @@ class SlowReader:
         assert b" 101 " in self._socket.recv(4096)
         hello = json.dumps({"type": "hello", "protocol": 1}).encode()
         self._socket.sendall(bytes((0x81, 0x80 | len(hello))) + bytes(4) + hello)
+
+    def ping(self, count: int) -> None:
+        """Send so many long pings, unless the server has enough of them."""
+        ping = bytes((0x89, 0x80 | 125)) + bytes(4 + 125)
+        with suppress(ConnectionError, TimeoutError):
+            for _ in range(count // 1000):
+                self._socket.sendall(1000 * ping)
 
     def close(self) -> None:
         self._socket.close()
@@ -166,6 +181,21 @@ def test_a_client_that_never_reads_is_let_go_and_keeps_no_server_from_its_end(
     assert "A task of a socket failed" not in process.said
     reader.close()
     late.close()
+
+
+@pytest.mark.parametrize("start", [Site.serve, Site.serve_uvicorn], ids=["serve", "uvicorn"])
+@pytest.mark.parametrize("token", ["", "wrong"])
+def test_pings_of_a_client_that_does_not_read_take_no_memory(
+    embedded: MakeSite, start: Callable[[Site], Process], token: str
+):
+    site = embedded()
+    process = start(site)
+    reader = SlowReader(site, site.client().converse(), token=token)
+    before = peak_bytes(process)
+    reader.ping(PINGS)
+    growth = peak_bytes(process) - before
+    reader.close()
+    assert growth < PINGS * 125 / 3  # of what the answers are
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -11,9 +11,12 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from tests.support import PATIENCE, eventually
-from webchat.socket_protocol import WebSocketProtocol
+from webchat.socket_protocol import MAX_FRAGMENTS, WebSocketProtocol
 
 MEGABYTE = 1024 * 1024
+FLOOD = 48 * MEGABYTE
+PING = bytes((0x89, 0x80 | 125)) + bytes(4 + 125)
+FRAGMENT = bytes((0x00, 0x80)) + bytes(4)  # one more to come, and nothing in it
 HUGE = "x" * (16 * MEGABYTE)  # the kernel takes a part of it
 UPGRADE = b"""GET / HTTP/1.1\r
 Host: localhost\r
@@ -64,17 +67,30 @@ class Peer:
         """Send bytes as they are."""
         await asyncio.get_running_loop().sock_sendall(self._socket, data)
 
+    async def flood(self, frame: bytes) -> None:
+        """Send very many frames, unless the server has enough of it."""
+        block = frame * (MEGABYTE // len(frame))
+        with suppress(ConnectionError):
+            for _ in range(FLOOD // MEGABYTE):
+                await self.send(block)
+
+    async def read(self) -> None:
+        """Begin to read."""
+        with suppress(ConnectionError):
+            while await asyncio.get_running_loop().sock_recv(self._socket, MEGABYTE):
+                pass
+
     def close(self) -> None:
         """Leave."""
         self._socket.close()
 
 
 @asynccontextmanager
-async def peer_of(application: Application, **options: Any) -> AsyncIterator[Peer]:
+async def peer_of(
+    application: Application, *, ws: Any = WebSocketProtocol, **options: Any
+) -> AsyncIterator[Peer]:
     """Serve an application, and open a socket of a client that does not read."""
-    config = uvicorn.Config(
-        application, ws=QuickProtocol, lifespan="off", log_config=None, **options
-    )
+    config = uvicorn.Config(application, ws=ws, lifespan="off", log_config=None, **options)
     config.load()
     state = ServerState()
 
@@ -93,20 +109,23 @@ async def peer_of(application: Application, **options: Any) -> AsyncIterator[Pee
         await eventually(lambda: peer.is_gone and not state.tasks)
 
 
-class Flooded:
-    """An application that sends more than a connection takes, then waits for its end."""
+class Sender:
+    """An application that accepts a socket, sends one text, and waits for the end."""
 
-    def __init__(self, *, close_code: int | None = None) -> None:
+    def __init__(self, text: str, *, close_code: int | None = None) -> None:
+        self._text = text
         self._close_code = close_code
+        self.is_open = asyncio.Event()
         self.has_ended = asyncio.Event()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Serve the socket."""
         await receive()
         await send({"type": "websocket.accept"})
-        await send({"type": "websocket.send", "text": HUGE})
+        await send({"type": "websocket.send", "text": self._text})
         if self._close_code:
             await send({"type": "websocket.close", "code": self._close_code})
+        self.is_open.set()
         while (await receive())["type"] != "websocket.disconnect":
             pass
         self.has_ended.set()
@@ -120,8 +139,51 @@ class Flooded:
 async def test_a_client_that_never_reads_can_be_closed_and_what_it_leaves_is_thrown_away(
     close_code: int | None, options: dict[str, Any]
 ):
-    application = Flooded(close_code=close_code)
-    async with peer_of(application, **options) as peer:
+    application = Sender(HUGE, close_code=close_code)
+    async with peer_of(application, ws=QuickProtocol, **options) as peer:
         async with asyncio.timeout(PATIENCE):
             await application.has_ended.wait()
         await eventually(lambda: peer.is_gone)
+
+
+async def until_open(application: Sender) -> None:
+    async with asyncio.timeout(PATIENCE):
+        await application.is_open.wait()
+
+
+async def test_pings_of_a_client_that_does_not_read_wait_until_it_does():
+    application = Sender("hello")
+    async with peer_of(application) as peer:
+        await until_open(application)
+        transport = peer.protocol.transport
+        pinging = asyncio.create_task(peer.flood(PING))
+        await eventually(lambda: pinging.done() or not transport.is_reading())
+        assert transport.get_write_buffer_size() < MEGABYTE
+        reading = asyncio.create_task(peer.read())
+        await eventually(pinging.done)  # nothing was refused
+        assert not peer.is_gone
+        peer.protocol.transport.abort()
+        await reading
+
+
+async def test_pings_after_the_close_are_not_answered():
+    application = Sender("hello", close_code=4401)
+    async with peer_of(application) as peer:
+        await until_open(application)
+        transport = peer.protocol.transport
+        pinging = asyncio.create_task(peer.flood(PING))
+        sizes = []
+        await eventually(lambda: sizes.append(transport.get_write_buffer_size()) or pinging.done())
+        assert max(sizes) < MEGABYTE
+
+
+@pytest.mark.parametrize("close_code", [None, 4401], ids=["open", "closed"])
+async def test_a_message_in_very_many_pieces_is_not_collected(close_code: int | None):
+    application = Sender("hello", close_code=close_code)
+    async with peer_of(application) as peer:
+        await until_open(application)
+        protocol = peer.protocol
+        await peer.send(bytes((0x01, 0x80)) + bytes(4))
+        await peer.flood(FRAGMENT)
+        await eventually(lambda: peer.is_gone)
+        assert len(protocol.frames) <= MAX_FRAGMENTS
