@@ -1,6 +1,8 @@
-"""Refuses huge bodies before they are read whole: Django would first put them on the disk."""
+"""Refuses bodies that are huge or never end, before they are read whole: Django would put them on the disk."""
 
+import asyncio
 import json
+import math
 from typing import Any
 
 from django.conf import settings
@@ -8,9 +10,16 @@ from django.utils.translation import gettext as _
 
 from turns.conf import app_settings as turn_settings
 
+RECEIVE_TIMEOUT = 30.0  # seconds between two parts of a body
 
-class _TooLarge(Exception):
-    """More has come than may."""
+
+class _Refused(Exception):
+    """The body is not read any further."""
+
+    def __init__(self, status: int, code: str, sentence: str) -> None:
+        super().__init__(code)
+        self.status = status
+        self.answer = json.dumps({"error": sentence, "code": code}).encode()
 
 
 class BodyLimit:
@@ -21,36 +30,53 @@ class BodyLimit:
         self._limit = limit
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Pass the request on, as long as its body is small enough."""
-        limit = _largest_body() if self._limit is None else self._limit
-        if limit is None or scope["type"] != "http":
+        """Pass the request on, as long as its body is small enough and goes on coming."""
+        if scope["type"] != "http":
             await self.inner(scope, receive, send)
             return
-        received = 0
-
-        async def counted() -> Any:
-            nonlocal received
-            message = await receive()
-            received += len(message.get("body", b""))
-            if received > limit:
-                raise _TooLarge
-            return message
-
+        limit = _largest_body() if self._limit is None else self._limit
+        body = _Body(receive, limit=math.inf if limit is None else limit)
         try:
-            if _declared(scope) > limit:
-                raise _TooLarge  # noqa: TRY301 - one way to refuse
-            await self.inner(scope, counted, send)
-        except _TooLarge:
-            # In the site's language: nobody has asked for another one yet.
-            refusal = {"error": _("The body is too large."), "code": "body_too_large"}
-            body = json.dumps(refusal).encode()
+            body.check_size(_declared(scope))
+            await self.inner(scope, body.receive, send)
+        except _Refused as refused:
             headers = [
                 (b"content-type", b"application/json"),
-                (b"content-length", str(len(body)).encode()),
+                (b"content-length", str(len(refused.answer)).encode()),
                 (b"connection", b"close"),
             ]
-            await send({"type": "http.response.start", "status": 413, "headers": headers})
-            await send({"type": "http.response.body", "body": body})
+            await send(
+                {"type": "http.response.start", "status": refused.status, "headers": headers}
+            )
+            await send({"type": "http.response.body", "body": refused.answer})
+
+
+class _Body:
+    """The body of one request, which may end it by its size or by its silence."""
+
+    def __init__(self, receive: Any, *, limit: float) -> None:
+        self._receive = receive
+        self._limit = limit
+        self._size = 0
+        self._is_whole = False
+
+    async def receive(self) -> Any:
+        """Return the next part. Once the body is whole, wait for the end of the connection without a bound."""
+        try:
+            async with asyncio.timeout(None if self._is_whole else RECEIVE_TIMEOUT):
+                message = await self._receive()
+        except TimeoutError:
+            sentence = _("The body did not come in time.")
+            raise _Refused(408, "body_timeout", sentence) from None
+        self._size += len(message.get("body", b""))
+        self.check_size(self._size)
+        self._is_whole = not message.get("more_body", False)
+        return message
+
+    def check_size(self, size: int) -> None:
+        """Refuse a body of this size if it is too large. In the site's language: nobody has asked for another yet."""
+        if size > self._limit:
+            raise _Refused(413, "body_too_large", _("The body is too large."))
 
 
 def _largest_body() -> int | None:

@@ -81,6 +81,7 @@ def test_a_unit_starts_what_the_procfile_does(unit: Path):
     if "oneshot" not in text:
         [limit] = re.findall(r"^TimeoutStopSec=(\d+)$", text, re.MULTILINE)
         assert int(limit) > EXIT_BOUND
+        assert "\nLimitNOFILE=" in text  # systemd's own is 1,024
 
 
 def test_the_image_starts_what_the_procfile_does_with_a_protocol_that_needs_no_django():

@@ -1,5 +1,6 @@
-"""Bodies that are too large are refused before they are read whole, by `serve` and by uvicorn alone."""
+"""Bodies that are too large or never end are refused before they are read whole, whatever serves them."""
 
+import asyncio
 import json
 import os
 import socket
@@ -10,9 +11,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import uvicorn
+from uvicorn.server import ServerState
 
 from tests.e2e.site import ROOT, Site
 from tests.support import PATIENCE, eventually_sync
+from webchat import body_limit
 from webchat.body_limit import BodyLimit
 
 LIMIT = 3_000_000
@@ -71,6 +75,66 @@ def test_huge_body_is_refused_before_it_is_read_whole(port: int):
     assert answer(port, "Transfer-Encoding: chunked", begun) == (413, refusal)
     status, body = answer(port, "Content-Length: 2\r\nConnection: close", b"hi")
     assert (status, body["code"]) == (401, "signed_out")
+
+
+async def test_body_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(body_limit, "RECEIVE_TIMEOUT", 0.05)
+
+    async def inner(scope: Any, receive: Any, send: Any) -> None:
+        while (await receive())["more_body"]:
+            pass
+
+    config = uvicorn.Config(BodyLimit(inner), lifespan="off", log_config=None)
+    config.load()
+    state = ServerState()
+
+    def protocol() -> asyncio.Protocol:
+        return config.http_protocol_class(config=config, server_state=state, app_state={})  # type: ignore[call-arg]
+
+    server = await asyncio.get_running_loop().create_server(protocol, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        head = (
+            "POST /api/attachments?name=x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n"
+        )
+        writer.write(f"{head}half".encode())
+        async with asyncio.timeout(PATIENCE):
+            response = await reader.read()
+        writer.close()
+    top, _blank, content = response.partition(b"\r\n\r\n")
+    refusal = {"error": "The body did not come in time.", "code": "body_timeout"}
+    assert (int(top.split()[1]), json.loads(content)) == (408, refusal)
+    assert b"connection: close" in top.lower()
+    assert not state.connections
+
+
+async def test_time_counts_between_two_parts_and_not_after_the_last(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(
+        body_limit, "RECEIVE_TIMEOUT", 0.0
+    )  # each part is there when it is asked for
+    parts = [
+        {"type": "http.request", "body": b"x", "more_body": number < 9} for number in range(10)
+    ]
+    sent: list[Any] = []
+
+    async def inner(scope: Any, receive: Any, send: Any) -> None:
+        for _ in range(11):
+            await send(await receive())
+
+    async def receive() -> Any:
+        if len(sent) == 10:
+            await asyncio.sleep(0.01)  # as long as the client stays
+            return {"type": "http.disconnect"}
+        return parts[len(sent)]
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await BodyLimit(inner, limit=10)({"type": "http", "headers": []}, receive, send)
+    assert sent == [*parts, {"type": "http.disconnect"}]
 
 
 async def test_what_is_small_enough_passes_unchanged():
