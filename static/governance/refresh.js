@@ -4,6 +4,13 @@
 
 const SOON = 1; // seconds, while something that was asked for has not come true
 const PATIENCE = 20; // seconds for an answer; one that never comes must not end the refreshing
+const AIM = 5; // seconds without a move until a mouse on a button is taken for one that was left there
+const BUTTONS = ":is(button, input[type=submit], a, summary)";
+
+let mouseMovedAt = Number.NEGATIVE_INFINITY;
+document.addEventListener("pointermove", () => {
+  mouseMovedAt = performance.now();
+});
 
 /** @returns {HTMLElement[]} the parts that are taken over, each with an id */
 function parts() {
@@ -12,6 +19,7 @@ function parts() {
 
 /** @param {Document} page the page as it is now */
 function takeOver(page) {
+  if (isAboutToClick()) return; // the next reading has it, too
   for (const part of parts()) {
     const fresh = page.getElementById(part.id);
     if (!fresh || fresh.innerHTML === part.innerHTML || isRead(part)) continue;
@@ -24,6 +32,12 @@ function takeOver(page) {
   const title = page.querySelector("#content h1");
   const shown = document.querySelector("#content h1");
   if (title && shown) shown.textContent = title.textContent;
+}
+
+/** A part that grows or shrinks moves whatever stands below it: so all of them wait. @returns {boolean} */
+function isAboutToClick() {
+  if (document.querySelector(`${BUTTONS}:active`)) return true;
+  return performance.now() - mouseMovedAt < AIM * 1000 && document.querySelector(`${BUTTONS}:hover`) !== null;
 }
 
 /** @param {HTMLElement} part @returns {boolean} whether somebody has selected text in it, which would be lost */

@@ -7,8 +7,9 @@ import { beforeEach, mock, test } from "node:test";
 let server = { text: "", isOpen: false, status: 200, redirected: false };
 /** @type {string[]} */
 let asked = [];
-/** @type {Array<() => void>} */
-const ready = [];
+/** @type {Map<string, () => void>} */
+const listeners = new Map();
+let now = 0;
 
 class Control {
   /** @param {string} name @param {Record<string, string>} [dataset] */
@@ -68,13 +69,17 @@ const page = {
   part: new Part("part", "", false),
   /** @type {unknown} */
   selected: null,
-  addEventListener: (/** @type {string} */ _event, /** @type {() => void} */ listener) => ready.push(listener),
+  /** What the mouse is on, and what it presses. @type {{hover: unknown, active: unknown}} */
+  aimedAt: { hover: null, active: null },
+  addEventListener: (/** @type {string} */ event, /** @type {() => void} */ listener) => listeners.set(event, listener),
   querySelectorAll: () => [page.part],
   getElementById: () => page.part,
   importNode: (/** @type {unknown} */ node) => node,
   getSelection: () => ({ isCollapsed: page.selected === null, anchorNode: page.selected }),
   querySelector(/** @type {string} */ selector) {
     if (selector.startsWith("button")) return page.pause;
+    if (selector.endsWith(":hover")) return page.aimedAt.hover;
+    if (selector.endsWith(":active")) return page.aimedAt.active;
     if (selector.includes("data-open")) return page.part.isOpen ? page.part : null;
     return null;
   },
@@ -99,11 +104,14 @@ Object.assign(globalThis, {
 });
 
 mock.timers.enable({ apis: ["setTimeout"] });
+mock.method(performance, "now", () => now);
 await import("../../../static/governance/refresh.js");
-const [begin] = ready;
+const begin = listeners.get("DOMContentLoaded");
+const moveMouse = listeners.get("pointermove");
 
 /** @param {number} seconds */
 async function pass(seconds) {
+  now += seconds * 1000;
   mock.timers.tick(seconds * 1000);
   for (let step = 0; step < 20; step += 1) await Promise.resolve(); // the answer is read
 }
@@ -118,7 +126,7 @@ function open(dataset, isOpen) {
 beforeEach(() => {
   mock.timers.reset();
   mock.timers.enable({ apis: ["setTimeout"] });
-  Object.assign(page, { hidden: false, activeElement: null, selected: null });
+  Object.assign(page, { hidden: false, activeElement: null, selected: null, aimedAt: { hover: null, active: null } });
   server = { text: "1 of 2", isOpen: true, status: 200, redirected: false };
   asked = [];
 });
@@ -166,6 +174,35 @@ test("a part in which somebody selects text waits for them", async () => {
   page.selected = null;
   await pass(2);
   assert.equal(page.part.innerHTML, "2 of 2");
+});
+
+test("nothing moves between the press of a button and its release", async () => {
+  open({ untilKnown: "", from: "/part" }, true);
+  page.aimedAt.active = page.part.button;
+  server = { ...server, text: "2 of 2", isOpen: false };
+  await pass(60);
+  assert.equal(page.part.innerHTML, "1 of 2");
+  page.aimedAt.active = null;
+  await pass(2);
+  assert.equal(page.part.innerHTML, "2 of 2");
+});
+
+test("nothing moves while the mouse is on a button and has moved in the last seconds", async () => {
+  open({ untilKnown: "", from: "/part" }, true);
+  page.aimedAt.hover = page.part.button;
+  server = { ...server, text: "2 of 3" };
+  for (let round = 0; round < 3; round += 1) {
+    moveMouse?.();
+    await pass(4);
+    assert.equal(page.part.innerHTML, "1 of 2");
+  }
+  await pass(2);
+  assert.equal(page.part.innerHTML, "2 of 3"); // a mouse that was left there holds nothing up
+  moveMouse?.();
+  page.aimedAt.hover = null;
+  server = { ...server, text: "3 of 3", isOpen: false };
+  await pass(2);
+  assert.equal(page.part.innerHTML, "3 of 3");
 });
 
 test("it can be paused, and goes on when it is asked to", async () => {
