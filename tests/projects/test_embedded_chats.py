@@ -21,7 +21,7 @@ import django
 django.setup()
 from django.contrib.auth import get_user_model
 from turns.models import Agent
-for name in ("ada", "ben", "cleo", "dan", "eve", "fay", "gus", "hal", "ivy"):
+for name in ("ada", "ben", "cleo", "dan", "eve", "fay", "gus", "hal", "ivy", "jan"):
     get_user_model().objects.create_user(name, password=%r)
 Agent.objects.create(name="florist", samples=["say Tulips."])
 """
@@ -213,6 +213,26 @@ async def test_what_is_sent_while_the_latest_conversation_is_looked_for_goes_the
     await expect(orders.locator(".message-agent .message-text")).to_have_text(
         ["Tomorrow.", "Before noon."]
     )
+
+
+async def test_what_is_typed_before_the_scripts_are_there_keeps_the_focus_and_is_sent_once(
+    page, host_url
+):
+    await sign_in(page, host_url, "jan")
+    may_load = asyncio.Event()
+    await page.route("**/embed*.js", _held_until(may_load))
+    await page.reload(wait_until="commit")
+    orders = chat_called(page, "Your orders")
+    composer = orders.get_by_label("Message to the agent")
+    await composer.fill("say Tomorrow.")
+    may_load.set()
+    await expect(orders.locator("#connection")).to_have_attribute("data-status", "new")
+    await expect(composer).to_be_focused()
+    await page.keyboard.press("Enter")
+    await expect(orders.locator(".message-agent .message-text")).to_have_text(["Tomorrow."])
+    await orders.get_by_role("button", name="New conversation").click()
+    await expect(orders.locator(".message-agent")).to_have_count(0)
+    await expect(composer).to_be_empty()
 
 
 async def test_axe_finds_nothing_in_the_chats(page, host_url):
