@@ -114,7 +114,7 @@ def _turn(number: int) -> dict[str, Any]:
         "started": True,
         "user_message": f"Question {number}.",
         "attachments": [],
-        "source": "user",
+        "source": "typed",
         "ended_by": None,
         "error_code": None,
         "error_message": None,

@@ -8,6 +8,7 @@ from playwright.async_api import expect
 
 from tests.e2e.chat import Chat
 from tests.e2e.scripted_socket import LIVE, ScriptedSocket
+from tests.e2e.test_editing import edit_button, editor
 from tests.support import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -79,6 +80,20 @@ async def test_what_is_read_stays_in_its_place_while_others_come_and_go(long_cha
     assert numbers == sorted(numbers, reverse=True)
     assert numbers[0] - numbers[-1] > 20
     assert all(one - other < 8 for one, other in pairwise(numbers)), numbers
+
+
+async def test_message_that_is_edited_keeps_its_text_while_it_has_no_place_on_the_page(long_chat):
+    chat, _socket = long_chat
+    await chat.transcript.evaluate("log => { log.scrollTop = 0; }")
+    await edit_button(chat, "Question 0.").click()
+    await editor(chat).fill("Question nought.")
+    await chat.page.get_by_role("button", name="More: to the newest message").click()
+    await expect(chat.turn(f"Question {TURNS - 1}.")).to_be_in_viewport()
+    await expect(editor(chat)).to_have_count(0)
+    await chat.transcript.evaluate("log => { log.scrollTop = 0; }")
+    await expect(editor(chat)).to_have_value("Question nought.")
+    await expect(editor(chat)).to_be_in_viewport()
+    await is_bounded(chat)
 
 
 async def test_only_the_turn_that_changes_is_painted_while_text_comes(long_chat):

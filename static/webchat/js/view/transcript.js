@@ -51,9 +51,9 @@ export class ChatTranscriptElement extends HTMLElement {
     return this.#place.hasMore || (this.#place.isOwn && !this.#below.hidden);
   }
 
-  /** Whether a message is being edited. */
+  /** Whether a message is being edited, in sight or not. */
   get isEditing() {
-    return this.querySelector(".message-editor") !== null;
+    return [...this.#drawn.values()].some(({ section }) => hasEditor(section));
   }
 
   /** @returns {Array<ToolCallElement>} */
@@ -139,7 +139,7 @@ export class ChatTranscriptElement extends HTMLElement {
       this.#heights.note(id, height > 0 ? height + GAP_PX : 0);
       if (section.contains(focusedBeside(this))) this.focus({ preventScroll: true });
       section.remove();
-      if (!aside.has(id)) this.#drawn.delete(id);
+      if (!aside.has(id) && !hasEditor(section)) this.#drawn.delete(id);
     }
   }
 
@@ -167,7 +167,7 @@ export class ChatTranscriptElement extends HTMLElement {
   /** What is being written or marked keeps its elements. */
   get #isHeld() {
     const marked = document.getSelection();
-    return this.isEditing || (marked?.isCollapsed === false && this.contains(marked.anchorNode));
+    return hasEditor(this) || (marked?.isCollapsed === false && this.contains(marked.anchorNode));
   }
 
   /** @returns {string|null} the id of the turn at the top of the screen */
@@ -295,6 +295,9 @@ function setGap(gap, height) {
   const wanted = `${height}px`;
   if (gap.style.height !== wanted) gap.style.height = wanted;
 }
+
+/** @param {Element} part */
+const hasEditor = (part) => part.querySelector(".message-editor") !== null;
 
 /** @param {Element} part */
 const topOf = (part) => part.getBoundingClientRect().top;
