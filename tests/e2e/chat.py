@@ -1,6 +1,10 @@
 """The chat page as a person sees it: what stands where, and what can be done there."""
 
+from collections.abc import Awaitable, Callable
+
 from playwright.async_api import Locator, Page, expect
+
+from tests.support import eventually
 
 _NEXT_FRAME = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
@@ -39,6 +43,15 @@ class Chat:
             await opener.click()
         await self.question.get_by_label("Why not? The agent reads it.").fill(reason)
         await self.question.get_by_role("button", name="Deny: ").click()
+
+    async def answer_stop_question(self, answer: Callable[[], Awaitable[None]]) -> None:
+        """Answer whether to stop until it counts: not right after the question has appeared."""
+
+        async def is_answered() -> bool:
+            await answer()
+            return await self.page.locator("#stop-question").is_hidden()
+
+        await eventually(is_answered)
 
     def card(self, text: str) -> Locator:
         """Return the card of the call whose arguments are shown as `text`."""

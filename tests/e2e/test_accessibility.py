@@ -104,7 +104,7 @@ async def test_every_other_state_of_the_chat_is_accessible(browser_user):
     await chat.composer.press("Enter")
     await expect(page.get_by_text("Stop the turn?")).to_be_visible()
     await check(page)
-    await page.locator("#stop-question-stop").click()
+    await chat.answer_stop_question(page.locator("#stop-question-stop").click)
     await chat.has_ended()
     browser_user.expect_connection_loss()
     await browser_user.context.set_offline(True)

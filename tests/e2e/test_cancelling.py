@@ -1,13 +1,16 @@
 """Cancelling a turn: by button, by key, by word, from another tab; and what stands on the page afterwards."""
 
+import asyncio
 import json
+from functools import partial
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Route, expect
 
 from tests.e2e.chat import cancel_button, has_started, state
 from tests.e2e.site import UNTIL_TOLD
 from tests.e2e.test_accessibility import check
+from tests.e2e.test_attachments import PHOTO, waiting
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -219,16 +222,65 @@ async def test_what_merely_begins_with_a_cancel_word_is_asked_about_before_it_is
             await expect(chat.cancel_turn).to_be_enabled()
             await has_started(chat.cards.last)
         elif answer == "Send":
-            await (
-                chat.page.get_by_role("region", name="Stop the turn?")
-                .get_by_role("button", name="Send")
-                .click()
-            )
+            await chat.answer_stop_question(chat.page.locator("#stop-question-send").click)
             await expect(chat.queue).to_have_text("Stop, don't do anything")
             await expect(chat.composer).to_be_empty()
         else:
-            await chat.page.keyboard.press("Enter")
+            await chat.answer_stop_question(partial(stop.press, "Enter"))
             await expect(state(chat.cards.last)).to_contain_text("cancelled by you")
             await expect(chat.composer).to_have_value("Stop, don't do anything")
             await chat.composer.fill("")
+    await chat.has_ended()
+
+
+SEND_TWICE = """field => {
+  field.form.requestSubmit();
+  document.activeElement.click();
+  return document.activeElement.id;
+}"""
+HELD_ENTER = """button => button.dispatchEvent(
+  new KeyboardEvent("keydown", { key: "Enter", repeat: true, bubbles: true, cancelable: true }))"""
+
+
+async def test_second_or_held_enter_does_not_answer_whether_to_stop(browser_user):
+    chat = await browser_user.start_conversation()
+    await chat.say("within 30min wait 600")
+    await has_started(chat.cards.last)
+    await chat.composer.fill("Stop, don't do anything")
+    assert await chat.composer.evaluate(SEND_TWICE) == "stop-question-stop"
+    assert not await chat.page.locator("#stop-question-stop").evaluate(HELD_ENTER)
+    await expect(chat.cancel_turn).to_be_enabled()
+    await has_started(chat.cards.last)
+    await chat.cancel_turn.click()
+    await chat.has_ended()
+
+
+async def test_what_is_sent_all_the_same_is_checked_as_any_other_message(browser_user):
+    chat = await browser_user.start_conversation()
+    await chat.say("within 30min wait 600")
+    await has_started(chat.cards.last)
+    send = chat.page.locator("#stop-question-send").click
+    await chat.say("Stop, don't do anything")
+    await chat.composer.fill("")
+    await chat.answer_stop_question(send)
+    may_arrive = asyncio.Event()
+
+    async def hold(route: Route) -> None:
+        await may_arrive.wait()
+        await route.continue_()
+
+    await chat.page.route("**/api/attachments?*", hold)
+    await chat.say("Stop, look at this")
+    await chat.page.locator("#attach-input").set_input_files([PHOTO])
+    await expect(waiting(chat).locator("progress")).to_be_visible()
+    await chat.answer_stop_question(send)
+    await expect(chat.composer).to_have_value("Stop, look at this")
+    may_arrive.set()
+    await expect(waiting(chat).locator("progress")).to_have_count(0)
+    await expect(waiting(chat)).to_have_count(1)
+    await chat.composer.press("Enter")
+    await chat.answer_stop_question(send)
+    await expect(waiting(chat)).to_have_count(0)
+    await expect(chat.queue).to_have_text(["Stop, look at this · photo.png"])
+    await chat.cancel_turn.click()
     await chat.has_ended()

@@ -145,7 +145,7 @@ async def test_forced_colours_keep_questions_queued_messages_and_ends(open_brows
         page.locator(".composer"),
     ):
         assert await shape.evaluate(HAS_SHAPE), shape
-    await page.locator("#stop-question-stop").click()
+    await chat.answer_stop_question(page.locator("#stop-question-stop").click)
     await chat.has_ended()
     for card in (chat.card("nowhere.txt"), chat.card("seconds: 500")):
         assert await card.locator(".call-mark > svg").evaluate(IS_DRAWN)

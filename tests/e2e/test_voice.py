@@ -101,7 +101,7 @@ async def is_asked_about(chat: Chat, text: str) -> None:
             await expect(chat.composer).to_have_value(text)
             await chat.composer.fill("")
         else:
-            await question.get_by_role("button", name="Send").click()
+            await chat.answer_stop_question(question.get_by_role("button", name="Send").click)
     await expect(chat.queue).to_have_text(text)
     await expect(chat.composer).to_be_empty()
     await chat.queue.get_by_role("button", name="Remove").click()

@@ -86,9 +86,12 @@ export class Composer {
   /** @param {Event} event */
   #submit(event) {
     event.preventDefault();
-    const { input, onSend } = this.#parts;
-    if (!this.#isReady || !onSend(input.value.trim())) return;
-    this.clear();
+    this.sendBy(this.#parts.onSend);
+  }
+
+  /** Send what is written, if it is ready. @param {(text: string) => boolean} send answers whether it was taken */
+  sendBy(send) {
+    if (this.#isReady && send(this.text)) this.clear();
   }
 
   /** A message has words or files, all of which have arrived. */

@@ -34,7 +34,7 @@ export class MessageSender {
   /** What is doubtful stays in the field until it is answered. @param {string} text @returns {boolean} whether it was sent */
   sendTyped(text) {
     if (!this.#isDoubtful(text)) return this.sendWithFiles(text);
-    const send = () => this.sendWithFiles(this.#composer.text) && this.#composer.clear();
+    const send = () => this.#composer.sendBy((written) => this.sendWithFiles(written));
     this.#askToStop({ send, keep: () => undefined });
     return false;
   }

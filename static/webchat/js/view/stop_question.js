@@ -5,9 +5,13 @@ import { byId } from "./dom.js";
 /** @typedef {import("./dom.js").Root} Root */
 /** @typedef {Readonly<{send: () => void, keep: () => void}>} DoubtfulMessage `keep` is called where it is not sent. */
 
+/** A second or held Enter, or a second click, was meant for what was sent: it answers nothing. */
+const ARMED_AFTER_MS = 500;
+
 export class StopQuestion {
   #box;
   #stop;
+  #askedAt = 0;
   /** @type {DoubtfulMessage|null} */
   #message = null;
 
@@ -16,27 +20,27 @@ export class StopQuestion {
     this.#box = byId(root, "stop-question", HTMLElement);
     this.#stop = byId(root, "stop-question-stop", HTMLButtonElement);
     const send = byId(root, "stop-question-send", HTMLButtonElement);
-    const answer = (/** @type {() => void} */ act) => () => {
-      act();
-      leave();
+    const answer = (/** @type {HTMLButtonElement} */ button, /** @type {() => void} */ act) => {
+      const clicked = () => {
+        if (performance.now() - this.#askedAt < ARMED_AFTER_MS) return;
+        act();
+        leave();
+      };
+      button.addEventListener("click", clicked, { signal });
     };
-    const close = answer(() => this.dismiss());
-    const stopTurn = answer(() => {
+    answer(this.#stop, () => {
       this.dismiss();
       stop();
     });
-    this.#stop.addEventListener("click", stopTurn, { signal });
-    send.addEventListener(
-      "click",
-      answer(() => this.#take()?.send()),
-      { signal },
-    );
+    answer(send, () => this.#take()?.send());
     this.#box.addEventListener(
       "keydown",
       (event) => {
+        if (event.key === "Enter" && event.repeat) event.preventDefault();
         if (event.key !== "Escape") return;
         event.preventDefault();
-        close();
+        this.dismiss();
+        leave();
       },
       { signal },
     );
@@ -46,6 +50,7 @@ export class StopQuestion {
   ask(message) {
     this.dismiss();
     this.#message = message;
+    this.#askedAt = performance.now();
     this.#box.hidden = false;
     this.#stop.focus();
   }
