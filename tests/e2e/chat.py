@@ -6,6 +6,9 @@ from playwright.async_api import Locator, Page, expect
 
 from tests.support import eventually
 
+# The last key of a composition in Safari, which has ended the composition by then. The answer: whether nobody took it.
+KEY_OF_INPUT_METHOD = """(field, key) => field.dispatchEvent(
+  new KeyboardEvent("keydown", { key, keyCode: 229, bubbles: true, cancelable: true }))"""
 _NEXT_FRAME = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
 

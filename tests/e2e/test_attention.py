@@ -6,7 +6,7 @@ import re
 import pytest
 from playwright.async_api import expect
 
-from tests.e2e.chat import Chat, has_started
+from tests.e2e.chat import KEY_OF_INPUT_METHOD, Chat, has_started
 from tests.e2e.test_accessibility import check
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -161,6 +161,8 @@ async def test_enter_before_the_page_is_ready_sends_when_it_is(browser_user, is_
     early = Chat(page)
     await early.composer.press("Enter")  # there is nothing to send yet
     await early.composer.fill("say Early.")
+    assert await early.composer.evaluate(KEY_OF_INPUT_METHOD, "Enter")
+    await expect(early.composer).to_be_editable()
     for _time in range(2):
         await early.composer.press("Enter")
     await expect(early.composer).to_have_value("say Early.")

@@ -7,7 +7,9 @@ import pytest
 from playwright.async_api import CDPSession, Locator, expect
 
 from tests.e2e.browser_user import BrowserUser
+from tests.e2e.chat import KEY_OF_INPUT_METHOD, has_started
 from tests.e2e.test_accessibility import PHONE
+from tests.e2e.test_editing import edit_button, editor
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -136,6 +138,26 @@ async def test_long_draft_survives_a_reload_right_after_its_last_key(browser_use
     await chat.composer.press("x")
     await chat.page.reload()
     await expect(chat.composer).to_have_value(f"{LONG}x")
+
+
+async def test_keys_of_an_input_method_send_and_cancel_nothing(browser_user: BrowserUser):
+    chat = await browser_user.start_conversation()
+    await chat.say("say one")
+    await chat.has_ended()
+    await edit_button(chat, "say one").click()
+    await chat.say("within 30min wait 600")
+    await has_started(chat.cards.last)
+    await chat.composer.fill("say Later.")
+    search = chat.page.locator("#conversation-search")
+    for field in (chat.composer, editor(chat), search):
+        for key in ("Enter", "Escape"):
+            assert await field.evaluate(KEY_OF_INPUT_METHOD, key)
+    await expect(chat.composer).to_have_value("say Later.")
+    await expect(editor(chat)).to_have_value("say one")
+    await expect(chat.cancel_turn).to_be_enabled()
+    await has_started(chat.cards.last)
+    await chat.cancel_turn.click()
+    await chat.has_ended()
 
 
 async def test_long_text_runs_in_the_direction_of_its_first_letter(browser_user: BrowserUser):

@@ -5,9 +5,9 @@
  */
 
 document.addEventListener("keydown", (event) => {
-  const { target: field, key, shiftKey, isComposing, defaultPrevented } = event;
+  const { target: field, key, keyCode, shiftKey, isComposing, defaultPrevented } = event;
   if (!(field instanceof HTMLTextAreaElement) || field.id !== "composer-input") return;
-  if (key !== "Enter" || shiftKey || isComposing || defaultPrevented) return;
+  if (key !== "Enter" || shiftKey || isComposing || keyCode === 229 || defaultPrevented) return; // as in `view/dom.js`
   event.preventDefault();
   field.readOnly = field.value.trim() !== "";
 });

@@ -1,6 +1,6 @@
 /** The form in which the person writes: sends with Enter, keeps what is unsent, grows with its text. */
 
-import { setText } from "./dom.js";
+import { isComposing, setText } from "./dom.js";
 
 /** @typedef {Readonly<{
  *   form: HTMLFormElement,
@@ -78,7 +78,7 @@ export class Composer {
 
   /** @param {KeyboardEvent} event */
   #pressed(event) {
-    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    if (event.key !== "Enter" || event.shiftKey || isComposing(event)) return;
     event.preventDefault();
     this.#parts.form.requestSubmit();
   }

@@ -100,5 +100,8 @@ export function tokenIn(root) {
   return field instanceof HTMLInputElement ? field.value : "";
 }
 
+/** Whether a key belongs to an input method. In Safari its last Enter comes after the composition: only the code says so. @param {KeyboardEvent} event */
+export const isComposing = (event) => event.isComposing || event.keyCode === 229;
+
 /** The id of where writing goes on; not on a touch screen, where that would open its keyboard. */
 export const writingPlace = () => (matchMedia("(hover: hover)").matches ? "composer-input" : "transcript");

@@ -1,5 +1,6 @@
 /** The page's keys. Single letters work only on a focused card, so that they never surprise somebody who types. */
 
+import { isComposing } from "./dom.js";
 import { ToolCallElement } from "./tool_call.js";
 
 /** @typedef {import("./dom.js").Root} Root */
@@ -22,7 +23,7 @@ export function listenToKeys(root, keys) {
 
 /** @param {Root} root @param {KeyboardEvent} event @param {Keys} keys */
 function pressed(root, event, keys) {
-  if (event.isComposing || event.defaultPrevented || root.querySelector("dialog[open], :popover-open")) return;
+  if (isComposing(event) || event.defaultPrevented || root.querySelector("dialog[open], :popover-open")) return;
   const isTyping = event.target instanceof HTMLTextAreaElement || event.target instanceof HTMLInputElement;
   const action = everywhere(root, event, keys) ?? (isTyping ? null : outsideText(root, event, keys));
   if (!action) return;

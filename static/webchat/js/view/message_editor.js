@@ -1,6 +1,6 @@
 /** Edits a message where it stands: what is sent takes its place, and the place of all behind it. */
 
-import { element, focusedBeside } from "./dom.js";
+import { element, focusedBeside, isComposing } from "./dom.js";
 
 /** @typedef {import("./i18n.js").I18n} I18n */
 /** @typedef {Readonly<{turnId: string, text: string, tell: (isTaken: boolean) => void}>} Edit `tell` whether it was sent. */
@@ -48,7 +48,7 @@ function open(article, opener, { turnId, text, i18n }) {
 
 /** As in the composer: Enter sends; Esc closes what is open, and cancels no turn. @param {KeyboardEvent} event @param {HTMLFormElement} form @param {() => void} close */
 function pressed(event, form, close) {
-  if (event.isComposing) return;
+  if (isComposing(event)) return;
   if (event.key === "Escape") close();
   else if (event.key === "Enter" && !event.shiftKey && event.target instanceof HTMLTextAreaElement)
     form.requestSubmit();

@@ -1,6 +1,6 @@
 /** The field that searches the list of conversations. */
 
-import { byId } from "./dom.js";
+import { byId, isComposing } from "./dom.js";
 
 const PAUSE_MS = 200;
 
@@ -17,7 +17,7 @@ export function listenToSearch(search, leave = () => {}) {
   });
   // Esc belongs to the field that is open, and cancels no turn.
   field.addEventListener("keydown", (event) => {
-    if (event.key !== "Escape" || event.isComposing) return;
+    if (event.key !== "Escape" || isComposing(event)) return;
     event.preventDefault();
     clearTimeout(timer);
     if (field.value) search("");
