@@ -17,29 +17,21 @@ function tell(place, words) {
 
 /** @param {HTMLFormElement} form the form of the limits, with a place for the words of each tool */
 function begin(form) {
-  let timer = 0;
-  let asked = new AbortController();
+  /** What was asked last, for each tool. @type {Map<string, AbortController>} */
+  const asked = new Map();
 
-  /** @param {string} tool @param {HTMLElement} place */
-  const ask = async (tool, place) => {
-    asked.abort();
-    const mine = new AbortController();
-    asked = mine;
+  /** @param {string} tool @param {HTMLElement} place @param {AbortSignal} signal */
+  const ask = async (tool, place, signal) => {
+    if (signal.aborted) return;
     const body = new FormData(form);
     body.set("_tell", tool);
     try {
       const headers = { Accept: "application/json" };
-      const answer = await fetch(location.href, {
-        method: "POST",
-        body,
-        headers,
-        signal: mine.signal,
-      });
+      const answer = await fetch(location.href, { method: "POST", body, headers, signal });
       const isJson = answer.headers.get("Content-Type")?.startsWith("application/json");
-      tell(place, answer.ok && isJson ? (await answer.json()).told : "");
+      if (answer.ok && isJson) tell(place, (await answer.json()).told);
     } catch {
-      // The server is away: words about another number are worse than none. An aborted one has a successor.
-      if (!mine.signal.aborted) tell(place, "");
+      // The server is away, or the number is another one by now.
     }
   };
 
@@ -49,8 +41,11 @@ function begin(form) {
     const tool = field.name.slice(0, -FIELD.length);
     const place = form.querySelector(`[data-told="${CSS.escape(tool)}"]`);
     if (!(place instanceof HTMLElement)) return;
-    window.clearTimeout(timer);
-    timer = window.setTimeout(ask, PAUSE, tool, place);
+    tell(place, ""); // words about another number are worse than none
+    asked.get(tool)?.abort();
+    const mine = new AbortController();
+    asked.set(tool, mine);
+    window.setTimeout(ask, PAUSE, tool, place, mine.signal);
   });
 }
 
