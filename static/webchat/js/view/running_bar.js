@@ -46,6 +46,8 @@ export class RunningBar {
       event.preventDefault();
       this.#open(false);
     });
+    // Safari gives no focus to a button that is pressed: the menu would lose it, and close before the click.
+    for (const part of [this.#more, this.#menu]) part.addEventListener("mousedown", (event) => event.preventDefault());
     this.#bar.addEventListener("focusout", (event) => {
       if (!this.#bar.contains(/** @type {Node|null} */ (event.relatedTarget))) this.#close();
     });
