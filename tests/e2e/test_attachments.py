@@ -98,7 +98,7 @@ async def test_the_button_to_remove_a_file_stays_in_place_when_the_upload_ends(
         await may_go_on.wait()
         await route.continue_()
 
-    await chat.page.route("**/api/attachments", hold)
+    await chat.page.route("**/api/attachments?*", hold)
     await chat.page.locator("#attach-input").set_input_files([PHOTO])
     bar, remove = waiting(chat).locator("progress"), waiting(chat).get_by_role("button")
     await expect(bar).to_be_visible()
