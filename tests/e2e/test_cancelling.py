@@ -105,7 +105,7 @@ async def test_a_cancel_word_with_nothing_running_is_an_ordinary_message(browser
     chat = await browser_user.start_conversation()
     await chat.say("nvm")
     await expect(chat.sent.locator(".message-text")).to_have_text("nvm")
-    await expect(chat.answers).to_contain_text("only a few commands")
+    await expect(chat.answers).to_contain_text("do not understand free text")
     await chat.has_ended()
 
 
