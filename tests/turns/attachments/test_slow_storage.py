@@ -51,16 +51,18 @@ def storage(settings: Any, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def reading(storage: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
-    gate = Gate(storages["attachments"].open)
-    monkeypatch.setattr(storages["attachments"], "open", gate)
-    yield gate
-    gate.opened.set()
+    yield from held("open", monkeypatch)
 
 
 @pytest.fixture
 def writing(storage: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
-    gate = Gate(storages["attachments"].save)
-    monkeypatch.setattr(storages["attachments"], "save", gate)
+    yield from held("save", monkeypatch)
+
+
+def held(name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
+    """Let a method of the storage wait at a gate, which is open at the end."""
+    gate = Gate(getattr(storages["attachments"], name))
+    monkeypatch.setattr(storages["attachments"], name, gate)
     yield gate
     gate.opened.set()
 

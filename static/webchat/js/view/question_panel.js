@@ -2,7 +2,7 @@
 
 import { askedCall, openQuestions } from "../state/overview.js";
 import { argumentNodes } from "./call_details.js";
-import { byId, element, focusedBeside, icon, setText } from "./dom.js";
+import { byId, element, focusedBeside, icon, isComposing, setText } from "./dom.js";
 import { toolLabel } from "./labels.js";
 import { linkTo } from "./sub_agents.js";
 
@@ -206,7 +206,7 @@ export class QuestionPanel {
 
   /** @param {KeyboardEvent} event */
   #pressed(event) {
-    if (event.isComposing || event.keyCode === 229) return;
+    if (isComposing(event)) return;
     const isInRefusal = this.#refusal.contains(/** @type {Node} */ (event.target));
     if (event.key === "Escape" && !this.#refusal.hidden) {
       event.preventDefault();
