@@ -11,6 +11,7 @@ from tests.e2e.chat import cancel_button, has_started, state
 from tests.e2e.site import UNTIL_TOLD
 from tests.e2e.test_accessibility import check
 from tests.e2e.test_attachments import PHOTO, waiting
+from tests.support import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -199,12 +200,16 @@ async def test_the_turn_ends_after_this_step_where_the_menu_is_asked_and_esc_clo
     await more.click()
     for button in (later, more):
         assert not await button.evaluate(PRESS)  # so that Safari takes no focus from the menu
+    site, accepted = browser_user.site, "mode=after_step"
+    asked_before = site.said.count(accepted)
     if means == "mouse":
         await later.click()
     else:
         await chat.page.keyboard.press("Enter")
     await expect(chat.running_bar).to_contain_text("ends after this step")
-    browser_user.site.let_go()
+    # The page says so at the click. Only what the server has accepted counts.
+    await eventually(lambda: site.said.count(accepted) > asked_before)
+    site.let_go()
     await expect(chat.ending("Turn cancelled")).to_be_visible()
     await expect(chat.cards.last).to_have_attribute("data-status", "succeeded")
     await chat.has_ended()

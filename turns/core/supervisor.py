@@ -33,7 +33,7 @@ from turns.core.turns import TurnEnding, TurnStatus, ending_of
 
 logger = logging.getLogger(__name__)
 
-MakeRunner = Callable[[ClaimedTurn, CancellationToken], Awaitable[TurnRunner]]
+MakeRunner = Callable[[RunningTurn], Awaitable[TurnRunner]]
 
 SWEEP_JITTER = 0.2  # so that the processes do not all look at the same moment
 END_ATTEMPTS = 4  # of a process that goes down
@@ -246,7 +246,7 @@ class TurnSupervisor:
         """Return how the turn ended; None if it is not ours any more."""
         ids = _ids_of(live.turn)
         try:
-            live.runner = await self._make_runner(live.turn, live.token)
+            live.runner = await self._make_runner(live)
             # What was told since may have been of this turn, before it was live here.
             if not live.turn.is_new or self._notified_at >= claimed_at:
                 await self._apply_stored()

@@ -46,7 +46,7 @@ from turns.running import call_writes
 from turns.running.call_writes import Held
 from turns.running.progress import ProgressWriter
 from turns.running.text_writes import StreamedText, TextWrites
-from turns.running.writes import Change, Writer, one_by_one
+from turns.running.writes import Change, Obey, Writer, one_by_one
 from turns.storage.priority_lock import PriorityLock, Urgency
 from turns.storage.retries import until_done
 
@@ -69,7 +69,7 @@ Events = list[TurnEvent]
 class DatabaseJournal:
     """The journal of one claimed turn; raises `Fenced` once the turn has another owner or has ended.
 
-    A write that finds a stored cancel request passes it to `token` at once. So nothing starts after a cancel was
+    A write that finds stored cancel requests lets them be obeyed at once. So nothing starts after a cancel was
     accepted, even before its wakeup (C1). Without its `lease` it writes nothing, and does not ask the database.
     """
 
@@ -78,6 +78,7 @@ class DatabaseJournal:
         turn: ClaimedTurn,
         *,
         token: CancellationToken,
+        obey: Obey = lambda _: None,
         lease: Lease | None = None,
         lock: PriorityLock | None = None,
         progress: ProgressWriter | None = None,
@@ -86,7 +87,7 @@ class DatabaseJournal:
         lock = lock or PriorityLock()
         self._turn = turn
         self._lease = lease
-        self._writer = Writer(turn, token=token, lock=lock, lease=lease)
+        self._writer = Writer(turn, obey=obey, lock=lock, lease=lease)
         self._progress = progress or ProgressWriter(lock)
         self._texts = texts or TextWrites()
         self._group = str(turn.id)

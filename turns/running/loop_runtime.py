@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from uuid import UUID
 
-from governance import CancellationToken, LoopDetector, rollups
+from governance import LoopDetector, rollups
 from governance.db import run_in_db_thread
 from governance.runtime import close_executor, get_executor, refresh_policies
 from turns.chat_models.catalog import close_connections, warm
@@ -14,6 +14,7 @@ from turns.conf import app_settings
 from turns.core.periodic import run_periodically
 from turns.core.ports import ClaimedTurn
 from turns.core.runner import TurnRunner
+from turns.core.running_turn import RunningTurn
 from turns.core.supervisor import TurnSupervisor
 from turns.endings import deletions, recovery
 from turns.events.notifications import NotifyOwner, notify
@@ -190,8 +191,8 @@ class Runtime:
         await self.presence.poll()
         await self._tool_reporter.report(self.process)
 
-    async def _make_runner(self, turn: ClaimedTurn, token: CancellationToken) -> TurnRunner:
-        lease = self.ownership.lease
+    async def _make_runner(self, live: RunningTurn) -> TurnRunner:
+        turn, token, lease = live.turn, live.token, self.ownership.lease
         return TurnRunner(
             turn,
             config=await until_done(partial(turn_config_of, turn, token=token), lease=lease),
@@ -199,6 +200,7 @@ class Runtime:
             journal=DatabaseJournal(
                 turn,
                 token=token,
+                obey=live.apply,
                 lease=lease,
                 lock=self.lock,
                 progress=self.progress,

@@ -11,19 +11,21 @@ from typing import Any
 
 from django.db import transaction
 
-from governance import Cancellation, CancellationToken
 from governance.db import run_in_db_thread_plainly
 from turns.cancelling import cancel_requests
 from turns.core.events import TurnEvent
 from turns.core.exceptions import Fenced
 from turns.core.ports import ClaimedTurn
-from turns.core.turns import TurnStatus
+from turns.core.requests import PendingCancel
 from turns.events import log, sinks
 from turns.models import Turn
 from turns.processes.leases import Lease
 from turns.storage.priority_lock import PriorityLock, Urgency
 from turns.storage.retries import until_done
-from turns.storage.turn_lock import lock_live_turn
+from turns.storage.turn_lock import has_requests, lock_live_turn
+
+Obey = Callable[[PendingCancel], object]
+"""Applies a request to the turn as it runs here; a second time it has no effect."""
 
 Change = Callable[[Turn, Sequence[Any]], list[TurnEvent]]
 """Writes what all its items ask for, and returns the events of that."""
@@ -68,8 +70,8 @@ class Write:
         for entry in entries:
             self._items.setdefault(entry.change, []).append(entry.item)
 
-    def __call__(self) -> Cancellation | None:
-        """Carry them out and append the events, if the turn is still ours. Return why it is to be cancelled, if it is.
+    def __call__(self) -> list[PendingCancel]:
+        """Carry them out and append the events, if the turn is still ours. Return the requests to cancel that are open.
 
         Raises:
             Fenced: the turn has another owner or has ended.
@@ -85,7 +87,7 @@ class Write:
                     events += change(row, items)
                     self._ends[change] = len(events)
                 self.events = log.append(row.conversation, turn.id, *events, is_news=False)
-            return cancel_requests.stored(row) if row.status == TurnStatus.CANCELLING else None
+            return cancel_requests.pending([turn.id]) if has_requests(row) else []
 
     def parts(self) -> dict[Change, list[log.WireEvent]]:
         """Return the changes, in their order, each with the events that it has come to."""
@@ -100,7 +102,7 @@ class Write:
 class Writer:
     """The writes of one claimed turn, one transaction after the other.
 
-    A write that finds a stored cancel request passes it to `token` at once (C1). Without its `lease` nothing is written,
+    A write that finds stored cancel requests lets them be obeyed at once (C1). Without its `lease` nothing is written,
     and the database is not asked.
     """
 
@@ -108,12 +110,12 @@ class Writer:
         self,
         turn: ClaimedTurn,
         *,
-        token: CancellationToken,
+        obey: Obey,
         lock: PriorityLock,
         lease: Lease | None = None,
     ) -> None:
         self._turn = turn
-        self._token = token
+        self._obey = obey
         self._lock = lock
         self._lease = lease
         self._waiting: list[_Entry] = []
@@ -151,14 +153,14 @@ class Writer:
     async def _store(self, batch: "_Batch") -> "list[_Batch]":
         """Write, publish, and tell who waits. Return the parts to be tried alone: one may be taken without the other."""
         try:
-            cancellation = await until_done(batch.trigger, lease=self._lease)
+            requests = await until_done(batch.trigger, lease=self._lease)
         except Exception as error:  # noqa: BLE001 - raised where it is waited for
             parts = [] if isinstance(error, Fenced) else batch.parts()
             if not parts:
                 batch.fail(error)
             return parts
-        if cancellation is not None:
-            self._token.cancel(cancellation)
+        for request in requests:
+            self._obey(request)
         await sinks.publish(self._turn.conversation_id, batch.events)
         batch.succeed()
         return []
@@ -185,7 +187,7 @@ class _Batch:
     def events(self) -> list[log.WireEvent]:
         return self._write.events
 
-    async def trigger(self) -> Cancellation | None:
+    async def trigger(self) -> list[PendingCancel]:
         """Pass the lane and write."""
         urgency = min(entry.urgency for entry in self._entries or self._waiting)
         async with self._lock.acquired(urgency):

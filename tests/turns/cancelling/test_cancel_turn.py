@@ -578,6 +578,21 @@ async def test_after_the_step_the_step_ends_and_no_other_begins(
     assert len(model.requests) == 1
 
 
+async def test_what_was_accepted_to_end_after_the_step_does_so_before_its_wakeup(
+    chat: ChatDriver, fake_tools: FakeTools, settings
+):
+    settings.TURNS_POLL_INTERVAL = 3600
+    model = chat.use_script([call("c1", "held")], [text("never said")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "c1")
+    command = CancelCommand(user=chat.user, source=CancelSource.API, mode="after_step")
+    await in_database(lambda: commands.request_turn_cancel(turn_id, command))
+    fake_tools.open("c1")
+    assert (await chat.ended(turn_id)).status == "cancelled"
+    assert (await chat.calls(turn_id))["c1"].status == "succeeded"
+    assert len(model.requests) == 1
+
+
 async def test_now_overtakes_after_the_step(chat: ChatDriver):
     chat.use_script([call("c1", "held")])
     turn_id = await chat.say()

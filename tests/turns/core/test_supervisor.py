@@ -58,11 +58,12 @@ class SupervisorHarness:
         await self.supervisor.drain(grace=0)
         await self.harness.close()
 
-    async def _make_runner(self, turn, token):
+    async def _make_runner(self, live):
+        turn = live.turn
         self.contexts.append(REQUEST_ID.get())
         await self.may_cast.wait()
         self.harness.journal = self.journals[turn.user_message]
-        return self.harness.make_runner(self.plays[turn.user_message], turn=turn, token=token)
+        return self.harness.make_runner(self.plays[turn.user_message], turn=turn, token=live.token)
 
 
 @pytest.fixture
