@@ -85,6 +85,21 @@ async def test_a_stored_request_keeps_a_call_from_starting_before_its_nudge_has_
     assert fake_tools.started == ["a"]
 
 
+async def test_a_stored_request_ends_a_running_call_before_its_nudge_has_come(
+    chat: ChatDriver, fake_tools: FakeTools, settings
+):
+    settings.TURNS_POLL_INTERVAL = 600.0
+    chat.use_script([call("a", "held"), call("b", "held")], [text("Fine.")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "a", "b")
+    command = CancelCommand(user=chat.user, source=CancelSource.API)
+    await in_database(lambda: commands.request_call_cancel(turn_id, "b", command))
+    fake_tools.open("a")
+
+    assert (await chat.ended(turn_id)).status == "completed"
+    assert (await chat.calls(turn_id))["b"].status == "cancelled"
+
+
 async def test_a_thread_is_left_behind_and_the_rest_of_the_turn_goes_on(
     chat: ChatDriver, fake_tools: FakeTools
 ):

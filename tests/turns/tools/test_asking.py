@@ -11,7 +11,7 @@ from django.db import OperationalError
 
 from governance import CallStatus, Cancellation, CancelReason, TimeoutSource
 from tests.support import PATIENCE, eventually
-from tests.turns.support import ChatDriver, in_database, is_paused, row
+from tests.turns.support import ChatDriver, FakeTools, in_database, is_paused, row
 from tests.turns.tools.scripted_agents import (
     ask,
     child,
@@ -22,6 +22,7 @@ from tests.turns.tools.scripted_agents import (
     use_scripts,
 )
 from turns import selectors, services
+from turns.cancelling.descendants import ask_for_report
 from turns.models import Agent, Turn
 from turns.running import runtime
 from turns.testing import call, gate, text
@@ -240,6 +241,26 @@ async def test_a_sub_agent_out_of_time_reports_what_it_has(chat: ChatDriver):
     assert (turn.status, result.status) == ("completed", "failed")
     assert result.result.startswith("[TIMEOUT]")
     assert "I got half way." in result.result
+
+
+async def test_a_sub_agent_that_was_asked_to_report_does_so_before_its_wakeup(
+    chat: ChatDriver, fake_tools: FakeTools, settings
+):
+    settings.TURNS_POLL_INTERVAL = 600.0
+    use_scripts(
+        chat,
+        go=[[ask("a1", "dig")], [text("Thanks.")]],
+        dig=[[call("c1", "held")]],
+        **{"[TIME_IS_UP]": [[text("I got half way.")]]},
+    )
+    await chat.say()
+    dug = await running("dig")
+    await chat.sink.until("tool_start", tool_id="c1")
+    out_of_time = Cancellation(reason=CancelReason.TIMEOUT)
+    await in_database(lambda: ask_for_report(Turn.objects.filter(pk=dug.pk), out_of_time))
+    fake_tools.open("c1")
+
+    assert (await ended(dug)).ended_by_reason == "timeout"
 
 
 async def test_the_turn_may_be_shorter_than_the_call_and_says_so(chat: ChatDriver):
