@@ -15,7 +15,7 @@ from governance.core.exceptions import InvalidToolInput, ToolFailed
 from governance.core.tools import Concurrency
 from governance.toolbox import SandboxChoice
 from tests.governance.toolbox.git_owner import git
-from tests.support import cancel, eventually
+from tests.support import PATIENCE, cancel
 
 pytestmark = pytest.mark.usefixtures("_no_pipe_is_left")
 
@@ -700,8 +700,16 @@ async def test_what_is_made_for_a_call_is_gone_after_it(harness, repository, tmp
     monkeypatch.setattr("tempfile.tempdir", str(scratch))
     await harness.call("git_status")
     await fails(harness, "bad revision", "git_diff", revision="nowhere")
+    running = asyncio.Event()
+
+    async def hang(*_arguments, **_named):
+        running.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("governance.toolbox.git_shadow.run", hang)
     task = asyncio.create_task(harness.call("git_status"))
-    await eventually(lambda: list(scratch.iterdir()))
+    await asyncio.wait_for(running.wait(), PATIENCE)
+    assert list(scratch.iterdir()) != []
     await cancel(task)
     assert list(scratch.iterdir()) == []
 
