@@ -18,7 +18,13 @@ from turns.core.chat_model import (
     ToolSpec,
     Usage,
 )
-from turns.core.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock
+from turns.core.messages import (
+    AttachmentBlock,
+    Message,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
 
 WEATHER = ToolSpec(
     name="get_weather",
@@ -381,6 +387,26 @@ async def test_openai_is_sent_the_whole_history(serve):
     (tool,) = request.body["tools"]
     assert tool["function"]["parameters"] == WEATHER.input_schema
     assert not tool["function"].get("strict")
+
+
+async def test_openai_is_sent_no_two_messages_of_the_person_in_a_row(serve):
+    """Templates of some compatible servers refuse them."""
+    image = AttachmentBlock(
+        type="image", attachment_id="1", name="a.png", media_type="image/png", content=b"pixels"
+    )
+    note = TextBlock(text="[INTERRUPTED] The previous turn was cancelled.")
+    now = Message(role="user", content=(note, TextBlock(text="And now?")))
+    shown = Message(role="user", content=(TextBlock(text="Look"), image))
+    answered = Message(role="assistant", content=(TextBlock(text="Well."),))
+    server = await serve(completions.answer(completions.text("Rain.")))
+
+    messages = (HELLO, now, answered, HELLO, shown)
+    await deltas(model_of(OPENAI), replace(ASKED, messages=messages))
+
+    _, texts, _, mixed = server.requests[0].body["messages"]
+    assert texts == {"role": "user", "content": f"Hello\n\n{note.text}\n\nAnd now?"}
+    assert mixed["role"] == "user"
+    assert [part["type"] for part in mixed["content"]] == ["text", "text", "image_url"]
 
 
 @pytest.mark.parametrize(("left", "sent"), [(700, 700), (1_000_000, None), (None, None)])

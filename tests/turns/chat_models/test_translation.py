@@ -69,17 +69,24 @@ def test_neighbours_of_one_role_are_one_message():
     history = history_of([asked(text("a")), asked(text("b")), said(text("c")), said(text("d"))])
 
     assert [type(message) for message in history] == [ModelRequest, ModelResponse]
-    assert [part.content for message in history for part in message.parts] == ["a", "b", "c", "d"]
+    contents = [part.content for message in history for part in message.parts]
+    assert contents == ["a\n\nb", "c", "d"]
 
 
 def test_a_message_of_blank_texts_is_left_out():
     history = history_of([asked(text("a")), said(text(" \n")), asked(text("b"))])
 
-    assert [part.content for message in history for part in message.parts] == ["a", "b"]
+    assert [part.content for message in history for part in message.parts] == ["a\n\nb"]
 
 
 def test_results_come_before_what_the_person_said():
     history = history_of([asked(text("a")), said(use("c")), asked(text("b"), result("c"))])
+
+    assert [part.part_kind for part in history[-1].parts] == ["tool-return", "user-prompt"]
+
+
+def test_results_come_before_what_was_said_in_an_earlier_message():
+    history = history_of([asked(text("a")), said(use("c")), asked(text("b")), asked(result("c"))])
 
     assert [part.part_kind for part in history[-1].parts] == ["tool-return", "user-prompt"]
 
@@ -111,6 +118,5 @@ def test_files_go_with_the_message_and_one_without_its_bytes_is_left_out():
         type="document", attachment_id="2", name="b.pdf", media_type="application/pdf"
     )
     [request] = history_of([asked(text("Look"), image, lost)])
-    words, picture = (part.content for part in request.parts)
-    assert words == "Look"
-    assert picture == [BinaryContent(data=b"pixels", media_type="image/png")]
+    [part] = request.parts
+    assert part.content == ["Look", BinaryContent(data=b"pixels", media_type="image/png")]

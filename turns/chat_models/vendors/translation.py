@@ -78,6 +78,9 @@ def history_of(messages: Sequence[Message], *, instructions: str = "") -> list[M
                 last.parts = [*last.parts, *asked]
             elif asked:
                 history.append(ModelRequest(parts=asked))
+    for request in history:
+        if isinstance(request, ModelRequest):
+            request.parts = _in_order(request.parts)
     if instructions and history and isinstance(history[-1], ModelRequest):
         history[-1].instructions = _clean(instructions)
     return history
@@ -144,7 +147,7 @@ def _response_parts(message: Message, ids: _CallIds) -> Iterator[ModelResponsePa
 
 
 def _request_parts(message: Message, ids: _CallIds) -> Iterator[ModelRequestPart]:
-    """Yield the results in order, then what was said: every provider wants them next to their calls."""
+    """Yield the results in order, and what was said."""
     for result in message.tool_results:
         if (call := ids.answer(result)) is not None:
             call_id, tool_name = call
@@ -161,7 +164,22 @@ def _request_parts(message: Message, ids: _CallIds) -> Iterator[ModelRequestPart
                 file = BinaryContent(data=block.content, media_type=block.media_type)
                 yield UserPromptPart(content=[file])
         elif not block.is_blank:
-            yield UserPromptPart(content=_clean(block.text))
+            yield UserPromptPart(content=[_clean(block.text)])
+
+
+def _in_order(parts: Sequence[ModelRequestPart]) -> list[ModelRequestPart]:
+    """Return the results, which every provider wants next to their calls, then all that was said as one part.
+
+    OpenAI's adapter makes a message of each part. Some servers refuse two messages of one role in a row, and some read
+    no list of texts.
+    """
+    results = [part for part in parts if not isinstance(part, UserPromptPart)]
+    said = [item for part in parts if isinstance(part, UserPromptPart) for item in part.content]
+    texts = [item for item in said if isinstance(item, str)]
+    if not said:
+        return [*results]
+    content = said if len(texts) < len(said) else "\n\n".join(texts)
+    return [*results, UserPromptPart(content=content)]
 
 
 def _name(tool_name: str) -> str:
