@@ -358,6 +358,21 @@ async def test_anthropic_is_sent_the_whole_history(serve):
     assert tool["input_schema"] == WEATHER.input_schema
 
 
+async def test_without_tools_anthropic_is_told_of_those_that_were_called(serve):
+    """It refuses a history with calls in a request that names no tool."""
+    server = await serve(*[messages.answer(messages.text(0, "Rain."))] * 2)
+    model = model_of(ANTHROPIC)
+
+    await deltas(model, replace(ALL, tools=()))
+    await deltas(model, replace(ASKED, tools=()))
+
+    called, hello = (request.body for request in server.requests)
+    (tool,) = called["tools"]
+    assert (tool["name"], tool["input_schema"]) == ("get_weather", {"type": "object"})
+    assert called["tool_choice"] == {"type": "none"}
+    assert not {"tools", "tool_choice"} & hello.keys()  # where nothing was called
+
+
 async def test_openai_is_sent_the_whole_history(serve):
     server = await serve(completions.answer(completions.text("Rain.")))
 
