@@ -216,6 +216,33 @@ async def test_a_call_whose_id_and_name_come_with_every_piece_is_one_call(serve)
     assert (call.problem, dict(call.input)) == ("", {"location": "Paris"})
 
 
+async def test_a_call_whose_pieces_have_an_id_each_is_one_call(serve):
+    """Some compatible servers make an id for every piece, and name the tool in the first alone."""
+    pieces = [
+        completions.delta(
+            tool_calls=[
+                {
+                    "index": 0,
+                    "id": id,
+                    "type": "function",
+                    "function": {"name": name, "arguments": arguments},
+                }
+            ]
+        )
+        for id, name, arguments in (
+            ("call_a", "get_weather", ""),
+            ("call_b", None, '{"location"'),
+            ("call_c", None, ': "Paris"}'),
+            ("call_d", None, ""),
+        )
+    ]
+    await serve(completions.answer(*pieces, finish_reason="tool_calls"))
+
+    (call,) = reply_of(await deltas(model_of(OPENAI))).calls(scope="s")
+
+    assert (call.id, call.problem, dict(call.input)) == ("call_a", "", {"location": "Paris"})
+
+
 async def test_the_reasoning_of_a_compatible_server_is_told_apart_from_the_answer(serve):
     await serve(
         completions.answer(completions.reasoning("Let me", " see."), completions.text("42"))

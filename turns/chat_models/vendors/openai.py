@@ -65,14 +65,17 @@ class _Calls:
             self._seen[place] = ("", "")
         id, arguments = self._seen[place]
         more = piece.function.arguments if piece.function else None
-        self._seen[place] = (piece.id or id, arguments + (more or ""))
+        piece.id = id or piece.id
+        self._seen[place] = (piece.id or "", arguments + (more or ""))
         piece.index = place
 
     def _begins_another(self, piece: ChoiceDeltaToolCall, id: str, arguments: str) -> bool:
+        said = piece.function
+        if not (said and said.name):  # some servers give each piece another id
+            return False
         if piece.id and id:
             return piece.id != id
-        said = piece.function
-        return bool(said and said.name and said.arguments and _is_whole(arguments))
+        return bool(said.arguments and _is_whole(arguments))
 
 
 def _is_whole(arguments: str) -> bool:
