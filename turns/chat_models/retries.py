@@ -49,16 +49,23 @@ async def with_retries(
 ) -> AsyncGenerator[ChatDelta, None]:
     """Stream an attempt, and the next one if it failed before it said anything. Cancelling ends a wait at once.
 
+    What failed attempts have cost is counted with the next one.
+
     Raises:
         ProviderFailure: the last attempt failed, or one that had begun to answer.
     """
     failed = 0
+    cost = Usage()
     while True:
         has_begun = False
+        cost_before = cost
         try:
             async with aclosing(attempt()) as deltas:
                 async for delta in deltas:
-                    has_begun = has_begun or not isinstance(delta, Usage)
+                    if isinstance(delta, Usage):
+                        delta = cost = cost_before + delta
+                    else:
+                        has_begun = True
                     yield delta
         except ProviderFailure as failure:
             failed += 1

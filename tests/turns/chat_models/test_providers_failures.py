@@ -19,12 +19,12 @@ from tests.turns.chat_models.servers import (
     refusal,
     sse,
 )
-from tests.turns.chat_models.test_providers import ASKED, deltas
+from tests.turns.chat_models.test_providers import ASKED, deltas, reply_of
 from turns.chat_models.catalog import close_connections, get_chat_model
 from turns.chat_models.failures import FailureKind, ProviderFailure, Subject, failure, span
 from turns.chat_models.limits import StreamLimits
 from turns.chat_models.vendors import http
-from turns.core.chat_model import Notice, Stop, StopReason, TextDelta
+from turns.core.chat_model import Notice, Stop, StopReason, TextDelta, Usage
 
 THEIR_WORDS = f"Incorrect API key provided: {KEY}; internal trace 0xC0FFEE"
 
@@ -456,6 +456,7 @@ async def test_a_call_that_google_could_not_read_is_asked_for_again_if_nothing_w
     (notice,) = [delta for delta in said if isinstance(delta, Notice)]
     assert notice.message.startswith("The model asked for a tool in a way that cannot be read; ")
     assert said[-1] == Stop(StopReason.END)
+    assert reply_of(said).usage == Usage(input_tokens=16, output_tokens=8)  # of both
 
 
 @pytest.mark.parametrize("place", ["before the headers", "after the headers"])
