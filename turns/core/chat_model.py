@@ -33,13 +33,15 @@ class ToolSpec:
 class ChatRequest:
     """One request: instructions, the whole valid history (H1), and the tools that may be asked for.
 
-    `max_tokens` is the most that the answer may have; None = as much as the chat model likes.
+    `max_tokens` is the most that the answer may have; None = as much as the chat model likes. Unless it `may_think`, it
+    thinks as little as it can: thoughts count towards that limit.
     """
 
     instructions: str
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...] = ()
     max_tokens: int | None = None
+    may_think: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,9 @@ async def acknowledge(said: str, *, agent: str) -> str:
     chosen = await run_in_db_thread(find_agent)(agent)
     chat_model = get_chat_model(chosen.chat_model or app_settings.CHAT_MODEL)
     asked = Message(role="user", content=(TextBlock(text=f"{HAS_ENDED} The person said: {said}"),))
-    request = ChatRequest(instructions=_INSTRUCTIONS, messages=(asked,), max_tokens=MAX_TOKENS)
+    request = ChatRequest(
+        instructions=_INSTRUCTIONS, messages=(asked,), max_tokens=MAX_TOKENS, may_think=False
+    )
     saying = asyncio.create_task(_say(chat_model, request), name="acknowledgement of a voice")
     try:
         done, _late = await asyncio.wait({saying}, timeout=TIME_LIMIT)

@@ -469,6 +469,28 @@ async def test_what_is_left_of_a_token_limit_limits_the_answer(serve, dialect, l
     assert body.get(name) == (sent or always)
 
 
+async def test_a_request_may_ask_a_model_not_to_think(serve, dialect):
+    """Models that think by default would use up a short answer's tokens without a word."""
+    server = await serve(*[dialect.answer(dialect.text("Hi."))] * 2)
+    name = {"openai": "gpt-5-mini"}.get(dialect.provider, dialect.model_name)
+    model = model_of(replace(dialect, model_name=name))
+
+    await deltas(model, ASKED)
+    await deltas(model, replace(ASKED, max_tokens=40, may_think=False))
+
+    usual, short = (
+        request.body.get("generationConfig", {}) if dialect is GOOGLE else request.body
+        for request in server.requests
+    )
+    field, least = {
+        "anthropic": ("thinking", {"type": "between_tools"}),
+        "openai": ("reasoning_effort", "minimal"),
+        "google": ("thinkingConfig", {"thinking_budget": 0}),
+    }[dialect.provider]
+    assert field not in usual
+    assert short[field] == least
+
+
 async def test_a_tool_whose_schema_has_alternatives_at_the_top_spoils_no_request(serve, dialect):
     """Anthropic and OpenAI answer 400 to all tools because of such a one, and servers of others have them."""
     schema = {**WEATHER.input_schema, "anyOf": [{"required": ["location"]}], "not": {}}

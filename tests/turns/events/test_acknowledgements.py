@@ -125,7 +125,7 @@ async def test_a_spoken_word_is_answered_in_the_agents_own_words(chat: ChatDrive
     turn = await row(Turn, pk=turn_id)
     assert (turn.status, turn.steps) == ("cancelled", 1), "it is no step of the turn"
     asked = model.requests[1]
-    assert (asked.tools, asked.max_tokens) == ((), 40)
+    assert (asked.tools, asked.max_tokens, asked.may_think) == ((), 40, False)
     assert len(asked.messages) == 1, "it knows nothing of the conversation"
 
 

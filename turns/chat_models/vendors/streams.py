@@ -255,11 +255,14 @@ class _Wait:
             self._task.cancel()
 
 
-def _settings_of(request: ChatRequest) -> ModelSettings | None:
+def _settings_of(request: ChatRequest) -> ModelSettings:
     """Limit the answer, unless the model's own limit is lower than what is left."""
-    if request.max_tokens is None or request.max_tokens > _ANY_MODEL:
-        return None
-    return ModelSettings(max_tokens=request.max_tokens)
+    settings = ModelSettings()
+    if request.max_tokens is not None and request.max_tokens <= _ANY_MODEL:
+        settings["max_tokens"] = request.max_tokens
+    if not request.may_think:
+        settings["thinking"] = False
+    return settings
 
 
 def _kind_of(error: Exception) -> FailureKind:
