@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import json
 import logging
+from dataclasses import replace
 
 import pytest
 
@@ -29,12 +30,12 @@ from turns.core.chat_model import Notice, Stop, StopReason, TextDelta, Usage
 THEIR_WORDS = f"Incorrect API key provided: {KEY}; internal trace 0xC0FFEE"
 
 
-async def failed(model, said=None):
+async def failed(model, said=None, request=ASKED):
     """Stream until it fails; what came before is put into `said`."""
     said = [] if said is None else said
 
     async def consume():
-        async for delta in model.stream(ASKED):
+        async for delta in model.stream(request):
             said.append(delta)
 
     with pytest.raises(ProviderFailure) as raised:
@@ -153,6 +154,26 @@ async def test_a_refusal_is_told_with_what_to_do_and_asked_only_once(serve, dial
     for where in (failure.message, caplog.text):
         assert KEY not in where
         assert "0xC0FFEE" not in where
+
+
+async def test_a_limit_that_does_not_fit_into_the_models_window_is_left_out(serve):
+    """Servers with a small window refuse a request for what it may come to, however short it is."""
+    refused = completions.error(
+        "400 Bad Request",
+        "This model's maximum context length is 8192 tokens. However, you requested 9000 tokens "
+        "(1000 in the messages, 8000 in the completion). Please reduce the length of the messages or completion.",
+        type="BadRequestError",
+    )
+    server = await serve(refused, OPENAI.answer(OPENAI.text("Hi.")), *[refused] * 3)
+    limited = replace(ASKED, max_tokens=8000)
+
+    said = await deltas(model_of(OPENAI), limited)
+
+    assert reply_of(said).text == "Hi."
+    assert ["max_completion_tokens" in request.body for request in server.requests] == [True, False]
+    assert (await failed(model_of(OPENAI), request=limited)).code == "context_too_long"  # twice
+    assert (await failed(model_of(OPENAI))).code == "context_too_long"
+    assert len(server.requests) == 5
 
 
 BUSY = {

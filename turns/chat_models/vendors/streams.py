@@ -5,7 +5,7 @@ import logging
 import math
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 
 from httpx2 import AsyncClient, HTTPError
@@ -140,7 +140,7 @@ class Connection:
         until = asyncio.get_running_loop().time() + limits.first_byte_timeout
         async with AsyncExitStack() as stack:
             async with asyncio.timeout_at(until):
-                response = await stack.enter_async_context(self._open(request))
+                response = await self._response(request, stack)
             progress.response = response
             events = aiter(response)
             wait = _Wait(until)
@@ -153,6 +153,18 @@ class Connection:
                 progress.events += 1
                 yield event
                 wait.allow(limits.idle_timeout)
+
+    async def _response(self, request: ChatRequest, stack: AsyncExitStack) -> StreamedResponse:
+        """Ask. Some servers refuse a limit that does not fit beside the history: ask them once more without one.
+
+        The answer is below it all the same, for it has to fit.
+        """
+        try:
+            return await stack.enter_async_context(self._open(request))
+        except ModelContextWindowExceededError:
+            if "max_tokens" not in _settings_of(request):
+                raise
+            return await stack.enter_async_context(self._open(replace(request, max_tokens=None)))
 
     def _open(self, request: ChatRequest) -> AbstractAsyncContextManager[StreamedResponse]:
         return model_request_stream(
