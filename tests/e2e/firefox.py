@@ -42,7 +42,9 @@ async def started(profile: Path) -> AsyncIterator["Firefox"]:
         async with asyncio.timeout(PATIENCE):
             address = await _address(process)
         draining = asyncio.create_task(process.stderr.read())  # a full pipe would hold it up
-        async with connect(f"{address}/session", max_size=None) as socket:
+        async with connect(
+            f"{address}/session", max_size=None, open_timeout=PATIENCE, ping_interval=None
+        ) as socket:
             firefox = Firefox(socket)
             await firefox.begin()
             yield firefox

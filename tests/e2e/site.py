@@ -3,11 +3,11 @@
 import os
 import shutil
 import signal
-import socket
 from pathlib import Path
 
 import httpx
 
+from scripts.servers import free_port
 from tests.fork_server import ROOT as ROOT
 from tests.fork_server import shared_fork_server
 from tests.made_once import made_once, migrated_file
@@ -29,9 +29,7 @@ class Site:
     def __init__(self, var: Path, **settings: str) -> None:
         self.var = var
         self._settings = settings
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._process: Process | None = None
 
@@ -48,6 +46,9 @@ class Site:
             "HOST": "127.0.0.1",
             "PORT": str(self.port),
             "GOVERNANCE_APPROVAL": "*=never,list_files=once_per_conversation",
+            # What stops when it is asked to may take its time on a busy machine.
+            "GOVERNANCE_CANCEL_GRACE": "20",
+            "TURNS_CANCEL_BOUND": "25",
             **self._settings,
         }
         self._process = _spawn("server", ["-m", "scripts.start"], environment)

@@ -18,14 +18,14 @@ async def test_a_newcomer_signs_in_watches_a_command_and_cancels_it(open_browser
     await chat.say("within 30min run sleep 600")
     card = chat.card("sleep 600")
     await has_started(card)
-    await expect(clock(card)).to_contain_text("/ 30 min")
-    await eventually(lambda: site.processes("sleep 600"))
     colours = [await colour(card)]
+    await expect(clock(card)).to_contain_text("/ 30 min")
     for seconds, word in ((12, "slow"), (20, "very slow")):
         await page.clock.fast_forward(seconds * 1000)
         await expect(state(card)).to_have_text(word)
         colours.append(await colour(card))
     assert len(set(colours)) == 3
+    await eventually(lambda: site.processes("sleep 600"))
     await cancel_button(card).click()
     await expect(state(card)).to_contain_text("cancelled by you")
     await eventually(lambda: not site.processes("sleep 600"))

@@ -52,7 +52,7 @@ async def test_a_cancel_that_meets_a_server_error_is_asked_for_again_until_it_is
         await check(chat.page)
         await again.click()
         await expect(chat.running_bar).to_be_visible()
-    await expect(chat.ending("Turn cancelled")).to_be_visible(timeout=15_000)
+    await expect(chat.ending("Turn cancelled")).to_be_visible()
     await chat.has_ended()
     await expect(notice(chat)).to_be_hidden()
 
@@ -67,7 +67,7 @@ async def test_a_message_that_meets_a_server_error_is_sent_again_and_shown_once(
         await expect(notice(chat)).to_be_visible()
         await expect(chat.page.get_by_text("Sending…")).to_be_visible()
         await expect(chat.composer).to_have_value("")
-    await expect(chat.answers.last).to_contain_text("Hello again.", timeout=15_000)
+    await expect(chat.answers.last).to_contain_text("Hello again.")
     await chat.has_ended()
     await expect(chat.sent).to_have_count(1)
     await chat.page.reload()

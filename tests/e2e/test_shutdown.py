@@ -20,7 +20,7 @@ async def test_ctrl_c_lets_a_turn_end_and_a_second_one_cancels_it(own_site, open
     await eventually(lambda: "Waiting up to 15 s for 1 running turn" in own_site.said)
     own_site.let_go()
     assert own_site.wait() == 0
-    assert not own_site.processes()
+    await eventually(lambda: not own_site.processes())
     own_site.start()
     await expect(chat.connection).to_have_text("Connected")
     await expect(chat.answers.last).to_contain_text("exec succeeded.")
@@ -33,7 +33,7 @@ async def test_ctrl_c_lets_a_turn_end_and_a_second_one_cancels_it(own_site, open
     own_site.interrupt()
     assert own_site.wait() == 0
     assert "Cancelling what still runs." in own_site.said
-    assert not own_site.processes()
+    await eventually(lambda: not own_site.processes())
     own_site.start()
     await expect(chat.ending("Turn interrupted")).to_be_visible()
     await expect(state(chat.card("sleep 64"))).to_contain_text("by a restart of the server")

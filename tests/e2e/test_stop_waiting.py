@@ -14,7 +14,11 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 @pytest.fixture
 def digging_site(own_site_of) -> Site:
-    return own_site_of(DJANGO_SETTINGS_MODULE="tests.e2e.settings")
+    return own_site_of(
+        DJANGO_SETTINGS_MODULE="tests.e2e.settings",
+        GOVERNANCE_CANCEL_GRACE="0.6",
+        TURNS_CANCEL_BOUND="0.85",
+    )
 
 
 async def test_the_page_stops_waiting_at_once_and_says_later_that_the_call_has_ended(

@@ -74,7 +74,9 @@ async def test_what_is_finished_is_rendered_while_the_rest_is_written(browser_us
     await cancel(chat)
 
 
-async def test_what_was_rendered_stays_when_the_answer_ends(browser_user: BrowserUser):
+async def test_what_was_rendered_stays_when_the_answer_ends_and_after_a_reload(
+    browser_user: BrowserUser,
+):
     chat = await browser_user.start_conversation()
     await chat.say(SLOWLY)
     answer = growing(chat)
@@ -87,15 +89,6 @@ async def test_what_was_rendered_stays_when_the_answer_ends(browser_user: Browse
     assert await head.evaluate("head => head.isMarked")
     assert await chat.page.evaluate("String(getSelection())") == "A tulip"
     await expect(chat.answers.last.locator("strong").last).to_have_text("end")
-
-
-async def test_a_reload_shows_the_same_while_it_is_written_and_after(browser_user: BrowserUser):
-    chat = await browser_user.start_conversation()
-    await chat.say(SLOWLY)
-    await is_rendered(growing(chat))
-    await chat.page.reload()
-    await is_rendered(growing(chat))
-    await chat.has_ended()
     live = await html_of(chat)
     await chat.page.reload()
     await expect(chat.answers.last.locator("strong").last).to_have_text("end")
@@ -117,16 +110,20 @@ async def test_a_link_that_is_explained_at_the_end_is_one_in_the_finished_answer
     chat = await browser_user.start_conversation()
     await chat.page.evaluate(NOTE_FIRST_PARAGRAPH)
     said, end = "# Head\n\nSee [tulips] there.\n\n", "\n\n[tulips]: https://tulips.example/"
-    await chat.say(slowly(said, words=40, end=end))
+    await chat.say(slowly(said, words=100, end=end))
     await chat.has_ended()
     link = chat.answers.last.get_by_role("link", name="tulips")
     await expect(link).to_have_attribute("href", "https://tulips.example/")
     assert "See [tulips] there." in await chat.page.evaluate("[...window.seen]")
 
 
-async def test_what_was_cut_off_stays_rendered(browser_user: BrowserUser):
+async def test_a_reload_shows_what_is_rendered_and_what_was_cut_off_stays_so(
+    browser_user: BrowserUser,
+):
     chat = await browser_user.start_conversation()
     await chat.say(ENDLESS)
+    await is_rendered(growing(chat))
+    await chat.page.reload()
     await is_rendered(growing(chat))
     await cancel(chat)
     await is_rendered(chat.answers.last)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from scripts.servers import free_port
 from tests.docs.pages import DOCS, python_blocks
 from tests.fork_server import shared_fork_server
 from tests.processes import Process, run_python
@@ -75,9 +76,7 @@ class HostProject:
     @contextmanager
     def serving(self, *command: str) -> Iterator[str]:
         """Serve the project by `python -m COMMAND`, in which {port} is filled in; end it as Ctrl-C does."""
-        with socket.socket() as found:
-            found.bind(("127.0.0.1", 0))
-            port = found.getsockname()[1]
+        port = free_port()
         log = self.directory / "server.log"
         log.unlink(missing_ok=True)
         server = Process(

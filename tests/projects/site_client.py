@@ -92,6 +92,8 @@ def _run_a_turn(site_client: SiteClient, *, conversation_id: str) -> None:
         additional_headers={"Cookie": cookie},
         origin=str(site_client.base_url).rstrip("/"),
         proxy=None,
+        open_timeout=LONG_PATIENCE,
+        ping_interval=None,
     ) as socket:
         for frame in (
             {"type": "hello", "protocol": 1},

@@ -200,4 +200,5 @@ def test_who_signs_in_by_email_with_an_id_that_is_no_number_has_the_chat(host):
     assert host.manage("issue_token", "ada@example.org", "scrape").strip()
     with host.serving("django", "serve", "--port", "{port}") as url:
         visit_pages(url, name="ada@example.org")
-        assert "E-mail address" in httpx.get(f"{url}/assistant/login/", trust_env=False).text
+        page = httpx.get(f"{url}/assistant/login/", trust_env=False, timeout=LONG_PATIENCE)
+        assert "E-mail address" in page.text

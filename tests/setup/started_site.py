@@ -57,7 +57,7 @@ def started_site(
 def signed_in(url: str, *, password: str) -> Iterator[httpx.Client]:
     """Sign the first user in, and give the block the client."""
     with httpx.Client(
-        base_url=url, trust_env=False, timeout=15, headers={"Referer": url}
+        base_url=url, trust_env=False, timeout=LONG_PATIENCE, headers={"Referer": url}
     ) as client:
         page = client.get("/login/")
         [token] = re.findall(r'name="csrfmiddlewaretoken" value="([^"]+)"', page.text)[:1]

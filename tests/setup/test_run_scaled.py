@@ -57,7 +57,7 @@ def test_a_message_to_one_process_is_answered_in_another_and_ctrl_c_ends_all_of_
                 lambda: client.get(f"/api/turns/{turn}").json()["status"] == "completed",
                 timeout=LONG_PATIENCE,
             )
-        assert "runner-1 |" in said.read_text()
+        eventually_sync(lambda: "runner-1 |" in said.read_text())
 
 
 def test_a_missing_program_is_named(tmp_path: Path):

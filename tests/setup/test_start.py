@@ -13,11 +13,12 @@ from pathlib import Path
 import httpx
 import pytest
 
+from scripts.servers import free_port
 from scripts.start import chosen_extras, is_loopback, open_up
 from tests.made_once import migrated_file
 from tests.processes import run_python
 from tests.setup.started_site import ROOT, signed_in, started_site
-from tests.support import PATIENCE, eventually_sync, run_program
+from tests.support import LONG_PATIENCE, PATIENCE, eventually_sync, run_program
 
 HIDE = """
 import sys
@@ -51,14 +52,16 @@ OF_EXTRAS = {
 @contextmanager
 def site(var: Path, **more: str) -> Iterator[tuple[str, Path]]:
     """Run a site until the block ends; `first` in its directory holds what a test puts there."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     more = {"PYTHONPATH": str(var / "first"), **more}
     with started_site(
         "scripts.start", var=var, port=port, is_up=lambda said: "Serving on" in said, **more
     ) as said:
         yield f"http://127.0.0.1:{port}", said
+
+
+def is_served(url: str) -> bool:
+    return httpx.get(url, trust_env=False, timeout=LONG_PATIENCE).is_success
 
 
 def sign_in(url: str, *, password: str) -> httpx.Response:
@@ -91,7 +94,7 @@ def test_first_start_shows_a_password_that_works_and_the_second_one_reuses_every
     with site(tmp_path) as (url, said):
         password = re.search(r"user demo with the password (\S+)", said.read_text())[1]
         assert sign_in(url, password=password).status_code == 200
-        assert httpx.get(f"{url}/static/webchat/js/chat.js", trust_env=False).status_code == 200
+        assert is_served(f"{url}/static/webchat/js/chat.js")
     with site(tmp_path) as (url, said):
         assert password not in said.read_text()
         assert sign_in(url, password=password).status_code == 200

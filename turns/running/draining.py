@@ -25,8 +25,8 @@ from turns.running import runtime
 logger = logging.getLogger(__name__)
 
 ABANDON_AFTER = 7.0  # seconds beyond the grace, in which what was cancelled has to end
-HURRY_BOUND = 4.0  # the same after the second signal; what works needs far less
-LAST_BOUND = 3.0  # seconds for the server itself, after everything was drained
+HURRY_BOUND = 8.0  # the same after the second signal; what works needs far less
+LAST_BOUND = 5.0  # seconds for the server itself, after everything was drained
 WRITE_BOUND = 2.0  # seconds for the last writes of a process that is left by force
 GOODBYE_BOUND = 2.0
 EXIT_UNCLEAN = 70
