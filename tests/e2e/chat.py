@@ -9,6 +9,11 @@ from tests.support import eventually
 # The last key of a composition in Safari, which has ended the composition by then. The answer: whether nobody took it.
 KEY_OF_INPUT_METHOD = """(field, key) => field.dispatchEvent(
   new KeyboardEvent("keydown", { key, keyCode: 229, bubbles: true, cancelable: true }))"""
+_CLICK_AND_SEE = """(button, word) => new Promise((done) => {
+  const look = () => document.body.innerText.includes(word) && done();
+  new MutationObserver(look).observe(document.body, { subtree: true, childList: true, characterData: true });
+  button.click();
+})"""
 _NEXT_FRAME = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
 
@@ -70,10 +75,14 @@ class Chat:
         """Return the line under a turn that says how it ended."""
         return self.transcript.locator(".turn-end").get_by_text(title, exact=True)
 
+    async def is_painted(self) -> None:
+        """Wait until the page has drawn what it knows now."""
+        await self.page.evaluate(_NEXT_FRAME)
+
     async def has_ended(self) -> None:
         """Wait until what was said has begun and is over; then no card may look as if it ran."""
         # The page draws before its next frame: until then it does not show what was just said.
-        await self.page.evaluate(_NEXT_FRAME)
+        await self.is_painted()
         # Nothing runs either between Enter and the server's answer to it.
         await expect(self.page.locator(".outbox article")).to_have_count(0)
         await expect(self.live_turns).to_have_count(0)
@@ -83,6 +92,11 @@ class Chat:
             await expect(
                 self.cards.and_(self.page.locator(f"[data-status={status}]"))
             ).to_have_count(0)
+
+
+async def click_and_see(button: Locator, word: str) -> None:
+    """Click, and wait for a word that soon goes again."""
+    await button.evaluate(_CLICK_AND_SEE, word)
 
 
 def state(card: Locator) -> Locator:

@@ -19,13 +19,13 @@ class Contexts:
 
     def __init__(self, browser: Browser) -> None:
         self._browser = browser
-        self._signed_in: dict[tuple[str, str], StorageState] = {}
-        self._free: dict[tuple[str, str], BrowserContext] = {}
-        self._taken: dict[BrowserContext, tuple[str, str]] = {}
+        self._signed_in: dict[tuple[Site, str], StorageState] = {}
+        self._free: dict[tuple[Site, str], BrowserContext] = {}
+        self._taken: dict[BrowserContext, tuple[Site, str]] = {}
 
     async def take(self, site: Site, user: str | None, **options: object) -> BrowserContext:
         """Return a context in which `user` has signed in, if any test has done so before."""
-        key = (site.url, user or "")
+        key = (site, user or "")  # the same address may be another site later
         context = None if options else self._free.pop(key, None)
         if context is None:
             context = await self._browser.new_context(
@@ -38,11 +38,11 @@ class Contexts:
 
     def has_signed_in(self, site: Site, user: str) -> bool:
         """Whether there are cookies of this user: the form is filled in once for each."""
-        return (site.url, user) in self._signed_in
+        return (site, user) in self._signed_in
 
     async def note_sign_in(self, site: Site, user: str, context: BrowserContext) -> None:
         """Remember the cookies of somebody who has signed in."""
-        self._signed_in[site.url, user] = await context.storage_state()
+        self._signed_in[site, user] = await context.storage_state()
 
     async def give_back(self, context: BrowserContext, *, keep: bool) -> None:
         """Close the tabs; keep the context for the next visitor if it can be made as new."""
@@ -53,7 +53,7 @@ class Contexts:
         await self._clear(context, key)
         self._free[key] = context
 
-    async def _clear(self, context: BrowserContext, key: tuple[str, str]) -> None:
+    async def _clear(self, context: BrowserContext, key: tuple[Site, str]) -> None:
         for page in context.pages:
             await page.close()
         await context.unroute_all()
@@ -62,7 +62,7 @@ class Contexts:
         page = await context.new_page()
         devtools = await context.new_cdp_session(page)
         await devtools.send(
-            "Storage.clearDataForOrigin", {"origin": key[0], "storageTypes": _STORAGE}
+            "Storage.clearDataForOrigin", {"origin": key[0].url, "storageTypes": _STORAGE}
         )
         await page.close()
         await context.clear_cookies()

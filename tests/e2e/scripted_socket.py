@@ -63,8 +63,11 @@ class ScriptedSocket:
         route.on_message(self._heard)
 
     def _heard(self, message: str | bytes) -> None:
-        if json.loads(message)["type"] == "hello":
-            self.greet()
+        match json.loads(message)["type"]:
+            case "hello":
+                self.greet()
+            case "ping":
+                self.send(type="heartbeat", last_seq=self._seq)
 
 
 def _snapshot(*, turns: int, calls: int) -> dict[str, Any]:

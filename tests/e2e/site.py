@@ -49,6 +49,8 @@ class Site:
             # What stops when it is asked to may take its time on a busy machine.
             "GOVERNANCE_CANCEL_GRACE": "20",
             "TURNS_CANCEL_BOUND": "25",
+            "TURNS_LEASE_FENCE_AFTER": "60",
+            "TURNS_LEASE_TTL": "90",
             **self._settings,
         }
         self._process = _spawn("server", ["-m", "scripts.start"], environment)

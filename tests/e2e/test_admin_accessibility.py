@@ -9,6 +9,7 @@ from tests.e2e import axe
 from tests.e2e.axe import COLOURS
 from tests.e2e.chat import has_started, state
 from tests.e2e.test_admin import FITS
+from tests.support import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -223,6 +224,12 @@ async def test_without_scripts_all_of_a_user_end_after_their_count(
     await expect(page.locator("#content-main")).to_contain_text("behind them: 1.")
     await page.get_by_label("Why").fill("runaway")
     await page.get_by_role("button", name="Yes, cancel 1").click()
-    await expect(page.get_by_role("status")).to_contain_text("Asked 1 to end: 1 stopped")
+
+    async def says_so() -> bool:
+        """Read the page again: without scripts it stays as it was when the wait for its end was over."""
+        await page.reload()
+        return "Asked 1 to end: 1 stopped" in await page.get_by_role("status").inner_text()
+
+    await eventually(says_so)
     await expect(chat.ending("Turn cancelled")).to_be_visible()
     await chat.has_ended()

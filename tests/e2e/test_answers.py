@@ -9,6 +9,7 @@ import pytest
 from playwright.async_api import expect
 
 from tests.e2e.browser_user import BrowserUser
+from tests.e2e.chat import click_and_see
 from tests.e2e.test_accessibility import check
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -42,18 +43,17 @@ async def test_code_in_an_answer_has_colours_and_is_copied(browser_user: Browser
     word = answer.locator(".code-block .k").first
     plain = await answer.locator("pre").evaluate("node => getComputedStyle(node).color")
     assert await word.evaluate("node => getComputedStyle(node).color") != plain
-    await answer.get_by_role("button", name="Copy this code").click()
-    await expect(answer.get_by_text("Copied")).to_be_visible()
+    await click_and_see(answer.get_by_role("button", name="Copy this code"), "Copied")
     copied = await chat.page.evaluate("navigator.clipboard.readText()")
     assert copied.startswith("def greet(name: str) -> str:\n    # A comment\n")
     price = answer.get_by_role("cell", name="3", exact=True)
     assert await price.evaluate("node => getComputedStyle(node).textAlign") == "right"
     await expect(answer.get_by_role("link", name="https://tulips.example/list")).to_be_visible()
     await expect(answer.get_by_text("https://evil.example/tulip.png")).to_be_visible()
-    assert not [url for url in loaded if "example" in url]
     if directory := os.environ.get("PICTURES"):
         await chat.page.screenshot(path=Path(directory) / "answer.png")
     await check(chat.page)
+    assert not [url for url in loaded if "example" in url]
 
 
 async def test_an_answer_is_copied_and_asked_for_again_and_says_what_it_took(
@@ -65,12 +65,10 @@ async def test_an_answer_is_copied_and_asked_for_again_and_says_what_it_took(
     actions = chat.turn("say **Tulips** are red.").locator(":scope > .message-actions")
     await expect(actions.locator(".message-facts")).to_have_text(TOOK)
     live = await actions.locator(".message-facts").inner_text()
-    await actions.get_by_role("button", name="Copy the answer").click()
-    await expect(actions.get_by_text("Copied")).to_be_visible()
+    await click_and_see(actions.get_by_role("button", name="Copy the answer"), "Copied")
     assert await chat.page.evaluate("navigator.clipboard.readText()") == "**Tulips** are red."
     own = chat.turn("say **Tulips** are red.").get_by_role("button", name="Copy your message")
-    await own.click()
-    await expect(own).to_have_text("Copied")
+    await click_and_see(own, "Copied")
     copied = await chat.page.evaluate("navigator.clipboard.readText()")
     assert copied == "say **Tulips** are red."
     await check(chat.page)
@@ -89,7 +87,7 @@ async def test_what_a_cancelled_turn_has_said_is_copied_and_asked_for_again(
 ):
     await browser_user.context.grant_permissions(["clipboard-read", "clipboard-write"])
     chat = await browser_user.start_conversation()
-    await chat.say("slowly " + "word " * 100)
+    await chat.say("slowly " + "word " * 1_000)
     await expect(chat.answers).to_contain_text("word word")
     await chat.page.keyboard.press("Escape")
     await chat.has_ended()
@@ -97,8 +95,7 @@ async def test_what_a_cancelled_turn_has_said_is_copied_and_asked_for_again(
     facts = actions.locator(".message-facts")
     await expect(facts).to_contain_text(re.compile(r" · [\d.]+ s"))
     live = await facts.inner_text()
-    await actions.get_by_role("button", name="Copy the answer").click()
-    await expect(actions.get_by_text("Copied")).to_be_visible()
+    await click_and_see(actions.get_by_role("button", name="Copy the answer"), "Copied")
     copied = await chat.page.evaluate("navigator.clipboard.readText()")
     assert copied.startswith("word word")
     await chat.page.reload()

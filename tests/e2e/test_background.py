@@ -70,6 +70,7 @@ async def test_escape_ends_what_the_button_names_and_says_what_it_ended(browser_
     await expect(lines(chat)).to_have_count(0)
     notice = chat.page.locator("#notice")
     await expect(notice).to_contain_text("Ended in the background: assistant")
+    await chat.has_ended()
 
 
 async def test_a_turn_that_is_cancelled_names_the_sub_agents_that_end_with_it(browser_user):
@@ -101,3 +102,4 @@ async def test_a_report_arrives_live_and_the_line_goes(browser_user):
     await expect(chat.page.locator("article.message-report")).to_contain_text("Found it.")
     await expect(lines(chat)).to_have_count(0)
     await expect(chat.cards.first).not_to_contain_text("assistant: ")
+    await chat.has_ended()

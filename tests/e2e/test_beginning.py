@@ -133,6 +133,7 @@ async def test_another_agent_answers_from_here_on_live_and_after_a_reload(
         await fresh.page.get_by_label("Agent that answers").select_option("gardener")
         await expect(fresh.page.get_by_role("button", name="read <b>notes</b>.txt")).to_be_visible()
         await fresh.say("say three")
+        await expect(fresh.page).to_have_url(AT_CONVERSATION)
         await fresh.has_ended()
         await fresh.page.reload()
         await expect(fresh.page.get_by_label("Agent that answers")).to_have_value("gardener")

@@ -19,7 +19,7 @@ from tests.e2e.test_accessibility import check
 from tests.e2e.test_attachments import is_painted
 from tests.files_to_attach import SVG, image
 from tests.governance.mcp.support import HERE
-from tests.support import eventually
+from tests.support import LONG_PATIENCE, eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -111,6 +111,7 @@ async def test_screenshot_of_the_browser_is_on_the_card_live_and_after_a_reload(
     chat = await (await open_browser(site)).start_conversation()
     here = json.dumps({"action": "open", "url": f"{site.url}/login/"})
     await chat.say(f'call browser {here}\nthen\ncall browser {{"action": "screenshot"}}')
+    await expect(chat.cards).to_have_count(2, timeout=LONG_PATIENCE * 1000)
     await chat.has_ended()
     for _look in range(2):
         card = await opened(chat)

@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.async_api import expect
 
-from tests.e2e.chat import cancel_button, clock, has_started, state
+from tests.e2e.chat import cancel_button, click_and_see, clock, has_started, state
 from tests.e2e.test_accessibility import PHONE, check
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -109,8 +109,7 @@ async def test_an_opened_card_has_the_whole_result_the_code_name_and_the_limit(b
         await card.get_by_role("link", name="Download").click()
     whole = await (await saved.value).path()
     assert whole.read_text().endswith("2999\n3000")
-    await card.get_by_role("button", name="Copy").click()
-    await expect(card.get_by_role("button", name="Copy")).to_have_text("Copied")
+    await click_and_see(card.get_by_role("button", name="Copy"), "Copied")
     assert (await chat.page.evaluate("navigator.clipboard.readText()")).endswith("2999\n3000")
     await expect(result).to_contain_text("3000")
     await expect(card.get_by_role("button", name=re.compile("^Show all"))).to_be_hidden()

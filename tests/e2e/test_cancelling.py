@@ -234,6 +234,7 @@ async def test_what_merely_begins_with_a_cancel_word_is_asked_about_before_it_is
                 await chat.composer.click()
             await chat.page.keyboard.press("Escape")
             await expect(stop).to_be_hidden()
+            await chat.is_painted()
             await expect(chat.cancel_turn).to_be_enabled()
             await has_started(chat.cards.last)
         elif answer == "Send":
@@ -249,8 +250,11 @@ async def test_what_merely_begins_with_a_cancel_word_is_asked_about_before_it_is
 
 
 SEND_TWICE = """field => {
+  const now = performance.now();
+  performance.now = () => now;
   field.form.requestSubmit();
   document.activeElement.click();
+  delete performance.now;
   return document.activeElement.id;
 }"""
 HELD_ENTER = """button => button.dispatchEvent(
@@ -264,6 +268,7 @@ async def test_second_or_held_enter_does_not_answer_whether_to_stop(browser_user
     await chat.composer.fill("Stop, don't do anything")
     assert await chat.composer.evaluate(SEND_TWICE) == "stop-question-stop"
     assert not await chat.page.locator("#stop-question-stop").evaluate(HELD_ENTER)
+    await chat.is_painted()
     await expect(chat.cancel_turn).to_be_enabled()
     await has_started(chat.cards.last)
     await chat.cancel_turn.click()

@@ -97,6 +97,7 @@ async def test_advice_in_the_empty_field_is_not_cut_on_a_phone(open_browser, sit
     await expect(field).to_be_empty()
     assert await field.evaluate(ROOM_LEFT) >= 0
     await chat.cancel_turn.click()
+    await chat.has_ended()
 
 
 OWN_ADVICE = "Ask for a delivery, an invoice or a bouquet; or send a photo of the flowers that you would like"
@@ -123,9 +124,12 @@ async def test_key_behind_a_long_text_costs_no_more_layout_than_in_a_plain_field
     await session.send("Performance.enable")
     plain_keys = await work_of_keys(chat.page.locator("#plain"), session)
     our_keys = await work_of_keys(chat.composer, session)
+    later_keys = await work_of_keys(chat.page.locator("#plain"), session)
     plain, ours = sum(plain_keys, Counter()), sum(our_keys, Counter())
-    # Chromium measures a layout by the clock. So the fastest key counts: a busy machine has not interrupted it.
-    assert fastest_layout(our_keys) < 2 * fastest_layout(plain_keys)
+    # Chromium measures a layout by the clock. So the fastest key counts: a busy machine has not interrupted it. The
+    # machine may have become slower meanwhile.
+    slower = max(fastest_layout(plain_keys), fastest_layout(later_keys))
+    assert fastest_layout(our_keys) < 2 * slower
     assert ours["LayoutCount"] < plain["LayoutCount"] + KEYS / 2
     # One for the button and the field; the rest of the page is not styled anew.
     assert ours["RecalcStyleCount"] < plain["RecalcStyleCount"] + 2 * KEYS
@@ -152,6 +156,7 @@ async def test_keys_of_an_input_method_send_and_cancel_nothing(browser_user: Bro
     for field in (chat.composer, editor(chat), search):
         for key in ("Enter", "Escape"):
             assert await field.evaluate(KEY_OF_INPUT_METHOD, key)
+    await chat.is_painted()
     await expect(chat.composer).to_have_value("say Later.")
     await expect(editor(chat)).to_have_value("say one")
     await expect(chat.cancel_turn).to_be_enabled()

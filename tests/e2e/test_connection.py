@@ -6,7 +6,8 @@ import pytest
 from playwright.async_api import Error, expect
 
 from tests.e2e.browser_user import BrowserUser
-from tests.e2e.chat import Chat, cancel_button, state
+from tests.e2e.chat import Chat, cancel_button, click_and_see, state
+from tests.e2e.site import UNTIL_TOLD
 from tests.support import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -40,7 +41,7 @@ async def test_a_reload_in_mid_turn_shows_the_same_cards_which_can_still_be_canc
 async def test_a_network_loss_in_mid_turn_leaves_no_gap_and_no_duplicate(browser_user):
     browser_user.expect_connection_loss()
     chat = await browser_user.start_conversation()
-    await chat.say(f"wait 1\nslowly {WORDS}\nthen\nwait 2")
+    await chat.say(f"wait 1\nslowly {WORDS}\nthen\n{UNTIL_TOLD}")
     await expect(chat.answers.first).to_contain_text("w5 ")
     await browser_user.context.set_offline(True)
     await expect(chat.connection).to_have_text("Offline")
@@ -49,6 +50,7 @@ async def test_a_network_loss_in_mid_turn_leaves_no_gap_and_no_duplicate(browser
     )
     await browser_user.context.set_offline(False)
     await expect(chat.connection).to_have_text("Connected")
+    browser_user.site.let_go()
     await expect(chat.answers.last).to_contain_text("2 of 2 calls succeeded.")
     await chat.has_ended()
     await expect(chat.cards).to_have_count(2)
@@ -186,8 +188,8 @@ async def test_a_plain_address_of_a_local_network_has_the_whole_chat(browser_use
     await chat.say("say Hello.")
     await expect(chat.answers.last).to_contain_text("Hello.")
     await chat.has_ended()
-    await chat.page.get_by_role("button", name="Copy the answer").click()
-    await expect(chat.page.get_by_text("Copying failed")).to_be_visible()
+    copy = chat.page.get_by_role("button", name="Copy the answer")
+    await click_and_see(copy, "Copying failed")
     await chat.say("within 30min wait 600")
     await cancel_button(chat.cards.last).click()
     await expect(state(chat.cards.last)).to_contain_text("cancelled by you")

@@ -179,7 +179,8 @@ async def test_the_menu_and_the_search_close_by_keys_without_cancelling_anything
     await page.keyboard.press("Escape")
     await expect(menu).to_be_hidden()
     await expect(opener).to_be_focused()
-    await expect(chat.running_bar).to_be_visible()
+    await chat.is_painted()
+    await expect(chat.cancel_turn).to_be_enabled()
     search = page.get_by_label("Search conversations")
     for text in ("no such title", ""):
         await search.fill(text)
@@ -187,6 +188,7 @@ async def test_the_menu_and_the_search_close_by_keys_without_cancelling_anything
         await expect(search).to_have_value("")
         await expect(chat.composer).to_be_focused()
         await expect(opener).to_be_visible()
+    await chat.is_painted()
     await expect(chat.cancel_turn).to_be_enabled()
     await opener.press("Enter")
     await check(page)

@@ -79,7 +79,7 @@ def _close_message(
     """Save the last answer, or close the message that was being streamed."""
     is_begun = turn.has_unfinished_message
     if answer is None:
-        return messages.close_unfinished(turn) if is_begun else []
+        return messages.close_unfinished(turn, at=at) if is_begun else []
     # A runner that was given up may have stored it meanwhile. One that has completed its turn leaves it to the ending.
     is_given_up = ending.status is not TurnStatus.COMPLETED
     if is_given_up and not is_begun and messages.has(turn, step=answer.step):

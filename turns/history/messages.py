@@ -72,7 +72,8 @@ def save(turn: Turn, answer: Answer, *, is_begun: bool, at: datetime) -> list[Tu
         return [message_event(row)]
     row = _begun(turn, step).get()
     row.content, row.is_streaming, row.interrupted = content, False, message.interrupted
-    row.save(update_fields=["content", "is_streaming", "interrupted"])
+    row.at = at
+    row.save(update_fields=["content", "is_streaming", "interrupted", "at"])
     return [message_event(row)]
 
 
@@ -80,7 +81,7 @@ def _begun(turn: Turn, step: int) -> "QuerySet[Message]":
     return Message.objects.select_for_update().filter(turn=turn, step=step, is_streaming=True)
 
 
-def close_unfinished(turn: Turn) -> list[TurnEvent]:
+def close_unfinished(turn: Turn, *, at: datetime) -> list[TurnEvent]:
     """Keep what an unfinished answer has said so far, marked as interrupted (H2)."""
     # Locked: the text is stored without a lock of the conversation, and must not change once it was read here.
     unfinished = Message.objects.select_for_update().filter(turn=turn, is_streaming=True)
@@ -90,8 +91,8 @@ def close_unfinished(turn: Turn) -> list[TurnEvent]:
     if not any(block.get("text", "").strip() for block in message.content):
         message.delete()
         return []
-    message.is_streaming, message.interrupted = False, True
-    message.save(update_fields=["is_streaming", "interrupted"])
+    message.is_streaming, message.interrupted, message.at = False, True, at
+    message.save(update_fields=["is_streaming", "interrupted", "at"])
     return [message_event(message)]
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -96,6 +97,22 @@ def test_an_answer_that_a_runner_stores_just_before_its_turn_is_ended_without_it
     assert Turn.objects.get(pk=turn.id).status == "cancelled"
     said = Message.objects.filter(turn=turn.id, role="assistant")
     assert [message.step for message in said] == [1]
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_message_that_was_begun_has_the_time_of_its_end(ada: AbstractUser, *, is_whole: bool):
+    factory = RowFactory(ada)
+    turn = factory.claimed(factory.turn("running"))
+    journal = DatabaseJournal(turn, token=CancellationToken())
+    async_to_sync(journal.save_text)(1, "half")
+    rows = Message.objects.filter(turn=turn.id, role="assistant")
+    an_hour_ago = rows.get().at - timedelta(hours=1)
+    rows.update(at=an_hour_ago)
+    message = message_of("half an answer", (), turn_id=str(turn.id))
+    answer = Answer(step=1, message=message) if is_whole else None
+    facts = {"steps": 1, "usage": {}, "outcomes": {}, "answer": answer}
+    store([EndingWrite(turn=turn, ending=CANCELLED, facts=facts)])
+    assert rows.get().at > an_hour_ago + timedelta(minutes=59)
 
 
 def test_one_whose_conversation_is_being_written_is_waited_for_alone(ada: AbstractUser):
