@@ -53,7 +53,7 @@ def cancel_locked(
     new = [turn for turn in active if not turn.is_asked]
     _write(new, cancellation, mode=mode, by_id=by_id, running=_running_tools(new))
     if mode == "now":
-        _overtake([turn for turn in active if turn.is_asked])
+        _overtake([turn for turn in active if turn.is_asked], cancellation, by_id=by_id)
     notifications = Notifications(cancelled=len(active))
     queued = [turn for turn in active if turn.status == TurnStatus.QUEUED]
     running = [turn for turn in active if turn.status != TurnStatus.QUEUED]
@@ -64,22 +64,20 @@ def cancel_locked(
     for turn in queued:
         events = end_queued(turn.conversation, [turn], cancellation, at=turn.read_at)
         notifications.batches.append((turn.conversation_id, events))
-        settle(turn.pk, outcome=TurnStatus.CANCELLED.value, at=turn.read_at)
+        settle(open_of(turn.pk), outcome=TurnStatus.CANCELLED.value, at=turn.read_at)
     return notifications
 
 
 def cancel_call(
-    turn: Any, tool_id: str, cancellation: Cancellation, *, tool_name: str, mode: str, by_id: Any
+    turn: Any, tool_id: str, cancellation: Cancellation, *, tool_name: str, by_id: Any
 ) -> Notifications:
     """Store that one call of a turn is to end, and return what is to be told. The turn is as in `cancel_locked`."""
     known = CancelRequest.objects.filter(turn=turn.pk, tool_id=tool_id)
     if not known.exists():
         running = {turn.pk: [tool_name]}
-        _write([turn], cancellation, tool_id=tool_id, mode=mode, by_id=by_id, running=running)
-    elif mode == "now":
-        _overtake([turn], tool_id)
+        _write([turn], cancellation, tool_id=tool_id, mode="now", by_id=by_id, running=running)
     notifications = Notifications()
-    request = PendingCancel(turn_id=turn.pk, tool_id=tool_id, mode=mode, cancellation=cancellation)
+    request = PendingCancel(turn_id=turn.pk, tool_id=tool_id, cancellation=cancellation)
     notifications.ask(turn.owner_id, request)
     return notifications
 
@@ -117,6 +115,17 @@ def stored(turn: Turn) -> Cancellation | None:
     return stored_of_calls(turn, [""]).get("")
 
 
+def open_of(turn_id: UUID) -> list[CancelRequest]:
+    """Return the requests for a turn and its calls that are not settled."""
+    return _OPEN.all(turn_id=turn_id)
+
+
+def wanted_now(requests: Iterable[CancelRequest]) -> Cancellation | None:
+    """Return why a turn is to end now, if one of its open requests is for that."""
+    found = (it for it in requests if it.mode == "now" and not it.tool_id)
+    return next(map(_cancellation, found), None)
+
+
 def stored_of_calls(turn: Turn, tool_ids: Sequence[str]) -> dict[str, Cancellation]:
     """Return the stored requests to end calls of a turn now, by the ids of these calls."""
     requests = CancelRequest.objects.filter(turn=turn, tool_id__in=tool_ids, mode="now")
@@ -124,19 +133,23 @@ def stored_of_calls(turn: Turn, tool_ids: Sequence[str]) -> dict[str, Cancellati
 
 
 def settle(
-    turn_id: UUID, *, outcome: str, at: datetime, of_calls: Mapping[str, str] | None = None
+    requests: Iterable[CancelRequest],
+    *,
+    outcome: str,
+    at: datetime,
+    of_calls: Mapping[str, str] | None = None,
 ) -> None:
-    """Settle all open requests of a turn at this moment of the database's clock.
+    """Settle the open requests of a turn at this moment of the database's clock.
 
     `of_calls` has the outcomes of calls that have one of their own, by id.
     """
     outcomes = of_calls or {}
-    _settle({it: outcomes.get(it.tool_id, outcome) for it in _OPEN.all(turn_id=turn_id)}, at=at)
+    _settle({it: outcomes.get(it.tool_id, outcome) for it in requests}, at=at)
 
 
 def settle_calls(turn_id: UUID, outcomes: Mapping[str, str]) -> None:
     """Note what became of calls of a turn that were asked to stop, by their ids."""
-    ended = [it for it in _OPEN.all(turn_id=turn_id) if it.tool_id in outcomes]
+    ended = [it for it in open_of(turn_id) if it.tool_id in outcomes]
     if ended:
         _settle({request: outcomes[request.tool_id] for request in ended}, at=database_now())
 
@@ -177,32 +190,44 @@ def _write(
     running: Mapping[UUID, list[str]],
     tool_id: str = "",
 ) -> None:
-    """Make one row for each turn: who asks first stays on it."""
-    made = [
-        CancelRequest(
-            turn=turn,
-            tool_id=tool_id,
-            reason=cancellation.reason.value,
-            source=cancellation.source.value,
-            by_name=cancellation.by,
-            note=cancellation.note,
-            mode=mode,
-            by_id=by_id,
-            requested_at=turn.read_at,
-            running_tools=running[turn.pk],
-        )
-        for turn in turns
-    ]
+    """Make one row for each turn: who asks first stays on it, until somebody does not want to wait."""
+    facts = {"tool_id": tool_id, "mode": mode, "by_id": by_id}
+    made = [_row_of(turn, cancellation, running_tools=running[turn.pk], **facts) for turn in turns]
     _INSERT.many(made)
     for request in made:
         log_lines.cancel_accepted(request)
 
 
-def _overtake(turns: Sequence[Any], tool_id: str = "") -> None:
-    """Let open requests count at once that were to count later."""
-    if turns:
-        requests = CancelRequest.objects.filter(turn__in=turns, tool_id=tool_id, settled_at=None)
-        requests.exclude(mode="now").update(mode="now")
+def _overtake(turns: Sequence[Any], cancellation: Cancellation, *, by_id: Any) -> None:
+    """Let open requests that were to count later count at once. They are now those of who wants that."""
+    if not turns:
+        return
+    waiting = CancelRequest.objects.filter(turn__in=turns, tool_id="", settled_at=None)
+    known = dict(waiting.exclude(mode="now").values_list("turn", "pk"))
+    overtaken = [turn for turn in turns if turn.pk in known]
+    if not overtaken:
+        return
+    running = _running_tools(overtaken)
+    requests = [
+        _row_of(turn, cancellation, pk=known[turn.pk], by_id=by_id, running_tools=running[turn.pk])
+        for turn in overtaken
+    ]
+    update_each(requests, _OVERTAKEN)
+    for request in requests:
+        log_lines.cancel_accepted(request)
+
+
+def _row_of(turn: Any, cancellation: Cancellation, **facts: Any) -> CancelRequest:
+    """Return the row of who asks for this now."""
+    return CancelRequest(
+        turn=turn,
+        reason=cancellation.reason.value,
+        source=cancellation.source.value,
+        by_name=cancellation.by,
+        note=cancellation.note,
+        requested_at=turn.read_at,
+        **facts,
+    )
 
 
 def _mark(turns: Sequence[Any], mode: str) -> None:
@@ -223,6 +248,7 @@ def _running_tools(turns: Sequence[Any]) -> dict[UUID, list[str]]:
     return {turn.pk: [call.tool_name for call in calls.get(str(turn.pk), ())] for turn in turns}
 
 
+_OVERTAKEN = ("reason", "source", "mode", "by", "by_name", "note", "requested_at", "running_tools")
 _INSERT = Insert(CancelRequest)
 _OPEN = Select(
     lambda turn_id: CancelRequest.objects.filter(turn_id=turn_id, settled_at=None),

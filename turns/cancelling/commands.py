@@ -226,7 +226,6 @@ def _cancel_call(
         tool_id,
         cancellation,
         tool_name=call.tool_name,
-        mode=command.mode,
         by_id=command.user.pk,
     )
     return _receipt(

@@ -3,7 +3,7 @@
 Every ending takes this path (invariant 4): the answer, a cancel, a limit, an error, the owner's death.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -18,13 +18,13 @@ from turns.core.events import TurnEvent
 from turns.core.exceptions import Fenced
 from turns.core.ports import Answer
 from turns.core.repairs import Cause, Repair, RepairKind
-from turns.core.turns import TurnEnding, TurnStatus, ending_of
+from turns.core.turns import BY_PEOPLE, TurnEnding, TurnStatus, ending_of
 from turns.endings.open_calls import close_calls
 from turns.events import acknowledgements, log
 from turns.events.notifications import Notifications
 from turns.history import messages
 from turns.history.histories import record_repairs
-from turns.models import Turn
+from turns.models import CancelRequest, Turn
 from turns.queueing.parking import park_if_deadly
 from turns.storage import turn_status
 from turns.storage.turn_lock import lock_ending_turn
@@ -53,7 +53,8 @@ def end_turn(
         if row is None:
             return None
         conversation, at = row.conversation, row.read_at
-        ending = _apply_pending_cancel(row, ending)
+        requests = cancel_requests.open_of(turn_id) if row.has_requests else []
+        ending = _apply_pending_cancel(row, ending, requests)
         row.steps = row.steps if steps is None else steps
         row.usage = row.usage if usage is None else usage
         closed = close_calls(row, ending, known=outcomes or {}) if row.has_open_calls else []
@@ -65,8 +66,8 @@ def end_turn(
         final = turn_status.write_final(conversation, row, ending, at=at, descendants=asked)
         if not final:
             raise Fenced(f"turn {turn_id} has changed although its conversation is locked")
-        if row.has_requests:
-            _settle_requests(row, ending, closed, at=at)
+        of_calls = {call.call_id: call.status for call in closed}
+        cancel_requests.settle(requests, outcome=ending.status.value, at=at, of_calls=of_calls)
         checkpoint("in_end")
         told = log.append(conversation, row.pk, *events, *final, at=at)
         answers = acknowledgements.due_after(row) if ending.cancellation is not None else []
@@ -87,11 +88,6 @@ def _close_message(
     return messages.save(turn, answer, is_begun=is_begun, at=at)
 
 
-def _settle_requests(turn: Any, ending: TurnEnding, closed: list[CallRow], *, at: datetime) -> None:
-    of_calls = {call.call_id: call.status for call in closed}
-    cancel_requests.settle(turn.pk, outcome=ending.status.value, at=at, of_calls=of_calls)
-
-
 def _end_descendants(turn: Any, ending: TurnEnding) -> tuple[Notifications, int]:
     """Stop what goes on below. Return what is to be told of that, and how many a cancel has reached."""
     if not turn.has_children:
@@ -104,17 +100,21 @@ def _end_descendants(turn: Any, ending: TurnEnding) -> tuple[Notifications, int]
     return notifications, descendants.reached(found) if ending.cancellation else 0
 
 
-def _apply_pending_cancel(turn: Turn, ending: TurnEnding) -> TurnEnding:
+def _apply_pending_cancel(
+    turn: Turn, ending: TurnEnding, requests: Iterable[CancelRequest]
+) -> TurnEnding:
     """Return the ending that was asked for, if the request was stored before the turn ended by itself (C1).
 
-    A turn that ended because the database took no more writes counts, too: its owner has ended all that ran.
+    A turn that ended because the database took no more writes counts, too: its owner has ended all that ran. One that
+    ended as a person had wanted after the step counts as well, if somebody has overtaken that.
     """
     ended_by_itself = (
         ending.status in (TurnStatus.COMPLETED, TurnStatus.FAILED) or ending.error_code
     )
-    if turn.status != TurnStatus.CANCELLING or not ended_by_itself:
+    ended_by_person = ending.cancellation is not None and ending.cancellation.reason in BY_PEOPLE
+    if turn.status != TurnStatus.CANCELLING or not (ended_by_itself or ended_by_person):
         return ending
-    requested = cancel_requests.stored(turn)
+    requested = cancel_requests.wanted_now(requests)
     return ending if requested is None else ending_of(requested)
 
 

@@ -7,15 +7,19 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from django.contrib.auth.models import AbstractUser
 from django.db.models import F
 
 from governance import CancelSource
 from governance.selectors import CallRow
 from tests.support import PATIENCE, eventually
+from tests.turns.row_factory import RowFactory
 from tests.turns.support import PROMISED_MS, ChatDriver, FakeTools, RecordingSink, in_database, row
 from turns import services
-from turns.cancelling import commands
+from turns.cancelling import cancel_requests, commands
 from turns.cancelling.commands import CancelCommand
+from turns.core.turns import ending_of
+from turns.endings.turn_endings import end_turn
 from turns.models import CancelRequest, Operation, Turn
 from turns.queueing import queue
 from turns.services import OpOutcome
@@ -602,6 +606,51 @@ async def test_now_overtakes_after_the_step(chat: ChatDriver):
     assert (await chat.ended(turn_id)).status == "cancelled"
     assert (await chat.calls(turn_id))["c1"].status == "cancelled"
     assert await in_database(CancelRequest.objects.count) == 1
+
+
+async def test_who_overtakes_what_was_to_end_after_the_step_has_ended_it(
+    chat: ChatDriver,
+    fake_tools: FakeTools,
+    operator: AbstractUser,
+    caplog: pytest.LogCaptureFixture,
+):
+    chat.use_script([call("c1", "held"), call("c2", "held")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "c1", "c2")
+    await chat.cancel(turn_id, mode="after_step", note="when it is done")
+    asked = await chat.request(turn_id)
+    assert asked.running_tools == ["held", "held"]
+    fake_tools.open("c1")
+    await chat.sink.until("tool_result", tool_id="c1")
+    how = {"source": CancelSource.ADMIN, "note": "it costs too much"}
+    await chat.cancel(turn_id, user=operator, **how)
+    turn = await chat.ended(turn_id)
+    assert (turn.ended_by_reason, turn.ended_by_source) == ("admin", "admin")
+    assert turn.ended_by_name == "olga"
+    request = await assert_settled(chat, turn_id, reason="admin", source="admin", mode="now")
+    assert (request.pk, request.by_id, request.by_name) == (asked.pk, operator.pk, "olga")
+    assert (request.note, request.running_tools) == ("it costs too much", ["held"])
+    assert request.requested_at > asked.requested_at
+    lines = [vars(line) for line in caplog.records if line.message == "A cancel was accepted"]
+    assert [(line["mode"], line["by_id"]) for line in lines] == [
+        ("after_step", chat.user.pk),
+        ("now", operator.pk),
+    ]
+
+
+def test_who_overtakes_a_turn_whose_step_has_just_ended_has_ended_it(
+    ada: AbstractUser, operator: AbstractUser
+):
+    """The owner has left its loop, as the first request wants it, and does not know of the second."""
+    turn = RowFactory(ada).turn("running")
+    by_ada = CancelCommand(user=ada, source=CancelSource.BUTTON, mode="after_step")
+    commands.request_turn_cancel(turn.pk, by_ada)
+    [known] = cancel_requests.pending([turn.pk])
+    by_olga = CancelCommand(user=operator, source=CancelSource.ADMIN)
+    commands.request_turn_cancel(turn.pk, by_olga)
+    end_turn(turn.pk, ending_of(known.cancellation))
+    turn.refresh_from_db()
+    assert (turn.status, turn.ended_by_reason, turn.ended_by_name) == ("cancelled", "admin", "olga")
 
 
 async def test_an_accepted_request_wins_over_an_answer_that_ends_after_it(
