@@ -132,6 +132,24 @@ async def test_turns_calls_cancels_and_sockets_are_counted(connect: Connect, wat
     assert after["turnkeeper_turns_active", "running"] == 0
 
 
+async def test_cancel_that_waits_for_the_end_of_the_step_is_no_slow_one(
+    connect: Connect, watcher: str
+):
+    before = await scrape(watcher)
+    page = await connect().open()
+    await page.send(type="message", client_id="a", text="wait 60")
+    call = await page.read("tool_start")
+    turn = {"turn_id": call["turn_id"]}
+    await page.send(type="cancel_turn", op_id="later", mode="after_step", **turn)
+    await page.read("op_result")
+    await page.send(type="cancel_tool", op_id="step", tool_id=call["tool_id"], **turn)
+    assert (await page.read("turn_end"))["status"] == "cancelled"
+    after = await scrape(watcher)
+    for what, more in (("call", 1), ("turn", 0)):
+        key = ("turnkeeper_cancel_duration_seconds_count", "button", what)
+        assert after[key] == before[key] + more, what
+
+
 async def test_a_client_that_cannot_keep_up_is_counted_once_for_each_time(
     watcher: str, settings: Any
 ):

@@ -23,10 +23,13 @@ _DOT = 3
 
 
 def cancel_latency(days: int) -> list[SafeString]:
-    """Return a chart for each source: median and p99 of each day. They count from the request to when it had come true (B5)."""
+    """Return a chart for each source: median and p99 of each day. They count from the request to when it had come true (B5).
+
+    A request for an end after the step waits on purpose, and is left out.
+    """
     shown = _days(days)
     requests = CancelRequest.objects.filter(
-        requested_at__gte=_start_of(shown[0]), settled_ms__isnull=False
+        requested_at__gte=_start_of(shown[0]), settled_ms__isnull=False, mode="now"
     ).order_by()
     times: defaultdict[str, defaultdict[date, list[int]]] = defaultdict(lambda: defaultdict(list))
     for source, at, took in requests.values_list("source", "requested_at", "settled_ms").iterator():

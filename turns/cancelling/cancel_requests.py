@@ -178,6 +178,7 @@ def _send_settled(request: CancelRequest) -> None:
         source=request.source,
         what="call" if request.tool_id else "turn",
         seconds=(request.settled_ms or 0) / 1000,
+        mode=request.mode,
     )
 
 

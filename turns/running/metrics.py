@@ -80,7 +80,7 @@ _tool_seconds = Histogram(
 )
 _cancel_seconds = Histogram(
     "turnkeeper_cancel_duration_seconds",
-    "From a request to cancel to its end, by the means of the request",
+    "From a request to cancel at once to its end, by the means of the request",
     ["source", "what"],
     buckets=CANCEL_BUCKETS,
     registry=registry,
@@ -255,5 +255,8 @@ def serve(port: int, *, host: str) -> WSGIServer:
     return server
 
 
-def _on_cancel_settled(sender: object, *, source: str, what: str, seconds: float, **_: Any) -> None:
-    _cancel_seconds.labels(source, what).observe(seconds)
+def _on_cancel_settled(
+    sender: object, *, source: str, what: str, seconds: float, mode: str, **_: Any
+) -> None:
+    if mode == "now":  # the others wait on purpose
+        _cancel_seconds.labels(source, what).observe(seconds)

@@ -230,6 +230,10 @@ def test_the_latencies_are_those_of_the_rows(admin_client, cancelled, ada):
                 turn=factory.turn("cancelled"), reason="user", source=source, by_name="ada",
                 requested_at=now, settled_at=now, settled_ms=settled_ms,
             )  # fmt: skip
+    CancelRequest.objects.create(
+        turn=factory.turn("cancelled"), reason="user", source="typed", mode="after_step",
+        requested_at=now, settled_at=now, settled_ms=90_000,
+    )  # fmt: skip
     page = admin_client.get(reverse("admin:turns_cancel_latency"), {"span": "7d"}).content.decode()
     page = page.replace("\u00a0", " ")
     assert "typed</strong> 5 cancels. p50: 3 ms. p99: 50 ms." in page
