@@ -188,6 +188,7 @@ async def test_the_turn_ends_after_this_step_where_the_menu_is_asked_and_esc_clo
     browser_user, means
 ):
     chat = await browser_user.start_conversation()
+    second = await browser_user.join(chat)
     await chat.say(UNTIL_TOLD)
     await has_started(chat.cards.last)
     more = chat.page.get_by_role("button", name="Other ways to cancel")
@@ -209,6 +210,10 @@ async def test_the_turn_ends_after_this_step_where_the_menu_is_asked_and_esc_clo
     await expect(chat.running_bar).to_contain_text("ends after this step")
     # The page says so at the click. Only what the server has accepted counts.
     await eventually(lambda: site.said.count(accepted) > asked_before)
+    await chat.page.reload()
+    for tab in (chat, second):
+        await expect(tab.running_bar).to_contain_text("ends after this step")
+        await expect(tab.page.get_by_role("button", name="Other ways to cancel")).to_be_hidden()
     site.let_go()
     await expect(chat.ending("Turn cancelled")).to_be_visible()
     await expect(chat.cards.last).to_have_attribute("data-status", "succeeded")

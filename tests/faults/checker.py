@@ -95,7 +95,7 @@ def _turns(record: DatabaseSnapshot) -> Iterator[str]:
         has_ended = turn["status"] not in ACTIVE
         if types[:1] != ["turn_queued"] or types.count("turn_queued") != 1:
             yield f"turn {turn_id}: begins with {types[:2]}"
-        for kind in ("turn_start", "turn_abort"):
+        for kind in ("turn_start", "turn_ends_after_step", "turn_abort"):
             if types.count(kind) > 1:
                 yield f"turn {turn_id}: {types.count(kind)} times {kind}"
         if types.count("turn_end") != has_ended:

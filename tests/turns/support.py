@@ -357,6 +357,7 @@ def _assert_turn(events: Sequence[dict[str, Any]]) -> None:
     assert types[0] == "turn_queued", types
     assert types.count("turn_queued") == 1
     assert types.count("turn_start") <= 1
+    assert types.count("turn_ends_after_step") <= 1
     assert types.count("turn_abort") <= 1
     assert types.count("turn_end") <= 1
     if "turn_end" in types:

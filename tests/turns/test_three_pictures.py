@@ -174,6 +174,8 @@ async def asked_and_told(album: Album, chat: ChatDriver, talkative: asyncio.Even
     talkative.set()
     await chat.sink.until("error", code="retrying")
     await album.add("the model is asked again", chat)
+    await chat.cancel(turn_id, mode="after_step")
+    await album.add("the turn ends after this step", chat)
     hold.opening.set()
     await chat.ended(turn_id)
 

@@ -10,12 +10,13 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import UUIDField
+from django.db.models import Exists, OuterRef, UUIDField
 
 from governance import Cancellation, CancelReason, CancelSource, selectors
 from governance.bulk_updates import update_each
 from governance.db_clock import database_now
 from governance.prepared_statements import Insert, Select, Update, fields_of
+from turns.core.events import TurnEndsAfterStep
 from turns.core.requests import PendingCancel
 from turns.core.turns import ACTIVE_STATUSES, TurnEnding, TurnStatus
 from turns.events import log, log_lines
@@ -23,6 +24,13 @@ from turns.events.notifications import Notifications
 from turns.models import CancelRequest, Conversation, Turn
 from turns.signals import cancel_settled
 from turns.storage import turn_lock, turn_status
+
+ENDS_AFTER_STEP = Exists(
+    CancelRequest.objects.filter(
+        turn=OuterRef("pk"), tool_id="", mode="after_step", settled_at=None
+    )
+)
+"""Of turns: whether one is accepted to end after its step."""
 
 
 def cancel_turns(
@@ -61,6 +69,9 @@ def cancel_locked(
     for turn in running:
         request = PendingCancel(turn_id=turn.pk, mode=mode, cancellation=cancellation)
         notifications.ask(turn.owner_id, request)
+    if mode == "after_step":
+        told = [turn for turn in running if not turn.is_asked]
+        notifications.batches += [_tell_after_step(turn, cancellation) for turn in told]
     for turn in queued:
         events = end_queued(turn.conversation, [turn], cancellation, at=turn.read_at)
         notifications.batches.append((turn.conversation_id, events))
@@ -239,6 +250,15 @@ def _mark(turns: Sequence[Any], mode: str) -> None:
             turn.status = TurnStatus.CANCELLING
     elif mode == "report" and turns:
         Turn.objects.filter(pk__in=[turn.pk for turn in turns]).update(is_detached=True)
+
+
+def _tell_after_step(turn: Any, cancellation: Cancellation) -> log.Batch:
+    """Append that a turn ends after its step, for all who watch."""
+    event = TurnEndsAfterStep(
+        reason=cancellation.reason.value, source=cancellation.source.value, by=cancellation.by
+    )
+    told = log.append(turn.conversation, turn.pk, event, at=turn.read_at, is_news=False)
+    return turn.conversation_id, told
 
 
 def _running_tools(turns: Sequence[Any]) -> dict[UUID, list[str]]:

@@ -99,6 +99,16 @@ class MessageEvent(TurnEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TurnEndsAfterStep(TurnEvent):
+    """A cancel was accepted that lets the step at work end: no other begins. A snapshot's live turn has `ends_after_step`."""
+
+    type: ClassVar = "turn_ends_after_step"
+    reason: str
+    source: str
+    by: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TurnAbort(TurnEvent):
     """The turn is being ended before its time; `turn_end` follows. `descendants` turns of sub-agents end with it."""
 

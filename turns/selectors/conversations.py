@@ -15,6 +15,7 @@ from governance.sanitize import sanitize_text
 from turns.agents.lookup import AgentSummary, enabled_agents, find_agent
 from turns.agents.starters import Starters, starters_of
 from turns.calls import serializers
+from turns.cancelling.cancel_requests import ENDS_AFTER_STEP
 from turns.conf import app_settings
 from turns.core import wire
 from turns.core.turns import ACTIVE_STATUSES, TurnStatus
@@ -329,6 +330,8 @@ def _turns_of(
         # … unless what they said has been pruned.
         wanted |= here & Q(status=TurnStatus.CANCELLED, started_at=None) & ~Q(user_message="")
     turns = Turn.objects.filter(wanted).select_related("owner").order_by("-number")
+    if with_active:
+        turns = turns.annotate(ends_after_step=ENDS_AFTER_STEP)
     return list(turns[: app_settings.SNAPSHOT_MESSAGES])[::-1]
 
 

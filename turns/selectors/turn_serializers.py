@@ -8,7 +8,7 @@ from uuid import UUID
 from governance import CallStatus
 from turns.calls import serializers
 from turns.core import wire
-from turns.core.events import TurnError
+from turns.core.events import TurnEndsAfterStep, TurnError
 from turns.core.turns import LIVE_STATUSES
 from turns.events import acknowledgements
 from turns.models import Event, Message, Turn
@@ -34,7 +34,8 @@ def active_turn(turn: Turn, described: Iterable[wire.Call], *, at: datetime) -> 
     }
 
 
-def live_turn(turn: Turn, described: list[wire.Call], *, at: datetime) -> wire.LiveTurn:
+def live_turn(turn: Any, described: list[wire.Call], *, at: datetime) -> wire.LiveTurn:
+    """Return a turn that is not over, which was read with whether it `ends_after_step`."""
     streaming = (
         Message.objects.filter(turn=turn, is_streaming=True).first()
         if turn.status in LIVE_STATUSES
@@ -52,13 +53,14 @@ def live_turn(turn: Turn, described: list[wire.Call], *, at: datetime) -> wire.L
         "calls": described,
         "partial_text": text_of(streaming.content) if streaming else "",
         "notice": _notice(turn, at=at) if turn.status in LIVE_STATUSES else None,
+        "ends_after_step": turn.ends_after_step,
     }
 
 
 def _notice(turn: Turn, *, at: datetime) -> wire.Notice | None:
     """What the person was told last, if nothing has happened in the turn since; what is left of a wait."""
     events = Event.objects.filter(conversation=turn.conversation_id, turn=turn)
-    last = events.order_by("-seq").first()
+    last = events.exclude(type=TurnEndsAfterStep.type).order_by("-seq").first()
     if last is None or last.type != TurnError.type:
         return None
     told: wire.Notice = last.payload.copy()

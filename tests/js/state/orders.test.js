@@ -36,6 +36,7 @@ const TURNS = {
   ],
   "the turn is cancelled": [
     ...WORK,
+    { type: "turn_ends_after_step", reason: "user", source: "button", by: "ada" },
     { type: "turn_abort", reason: "user", source: "button", by: "ada" },
     results("a", "cancelled"),
     ends("cancelled"),

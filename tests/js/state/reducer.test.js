@@ -88,6 +88,31 @@ test("a snapshot tells that a request is repeated, as the event did", () => {
   assert.deepEqual(turn.retry, { reason: "The model is busy", at: CLOCK.now + 1_500 });
 });
 
+const AFTER_STEP = { type: /** @type {const} */ ("turn_ends_after_step"), reason: "user", source: "button", by: "ada" };
+
+test("what somebody has asked to end after its step is known until it has ended", () => {
+  const told = opened(...numbered([START, AFTER_STEP]));
+  assert.equal(only(told).endsAfterStep, true);
+  assert.equal(only(play(told, numbered([ends("cancelled")], 3))).endsAfterStep, false);
+});
+
+test("a refused cancel at once takes back nothing of what ends after its step", () => {
+  const operation = { kind: /** @type {const} */ ("cancel_turn"), opId: "o", turnId: TURN, toolId: "", extendMs: 0 };
+  const asked = opened(...numbered([START, AFTER_STEP]), { type: "local_operation", operation });
+  assert.notEqual(only(asked).stoppingAt, null);
+  const refused = only(play(asked, [{ type: "error", code: "invalid_field", op_id: "o", message: "no" }]));
+  assert.deepEqual([refused.stoppingAt, refused.endsAfterStep], [null, true]);
+});
+
+test("a snapshot tells that a turn ends after its step, and none takes back what was asked for here", () => {
+  const active = { turn_id: TURN, number: 1, ends_after_step: true };
+  const known = opened({ ...EMPTY_SNAPSHOT, active_turns: [active] });
+  assert.equal(only(known).endsAfterStep, true);
+  const { ends_after_step: _unknown, ...ofOldServer } = active;
+  const again = play(known, [{ ...EMPTY_SNAPSHOT, active_turns: [ofOldServer] }]);
+  assert.equal(only(again).endsAfterStep, true);
+});
+
 test("no call is left running by any end of its turn", () => {
   for (const status of /** @type {const} */ (["completed", "cancelled", "failed", "timed_out", "interrupted"])) {
     const turn = only(opened(...numbered([START, asks("a", "b"), starts("a"), ends(status)])));

@@ -15,7 +15,7 @@ from governance.selectors import CallRow
 from tests.support import PATIENCE, eventually
 from tests.turns.row_factory import RowFactory
 from tests.turns.support import PROMISED_MS, ChatDriver, FakeTools, RecordingSink, in_database, row
-from turns import services
+from turns import selectors, services
 from turns.cancelling import cancel_requests, commands
 from turns.cancelling.commands import CancelCommand
 from turns.core.turns import ending_of
@@ -580,6 +580,27 @@ async def test_after_the_step_the_step_ends_and_no_other_begins(
     assert (await chat.ended(turn_id)).status == "cancelled"
     assert (await chat.calls(turn_id))["c1"].status == "succeeded"
     assert len(model.requests) == 1
+
+
+async def test_all_who_watch_are_told_once_that_a_turn_ends_after_its_step(
+    chat: ChatDriver, fake_tools: FakeTools, operator: AbstractUser
+):
+    async def is_known() -> bool:
+        snapshot = await selectors.snapshot(conversation_id=chat.id, user=operator)
+        return snapshot["active_turns"][0]["ends_after_step"]
+
+    chat.use_script([call("c1", "held")], [text("never said")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "c1")
+    assert not await is_known()
+    for user in (chat.user, operator):
+        await chat.cancel(turn_id, mode="after_step", user=user)
+    told = await chat.sink.until("turn_ends_after_step", turn_id=str(turn_id))
+    assert (told["reason"], told["source"], told["by"]) == ("user", "button", "ada")
+    assert await is_known()
+    await chat.cancel(turn_id)
+    assert (await chat.ended(turn_id)).status == "cancelled"
+    await chat.check()  # the protocol allows one of these events
 
 
 async def test_what_was_accepted_to_end_after_the_step_does_so_before_its_wakeup(

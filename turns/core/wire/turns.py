@@ -68,7 +68,10 @@ class ActiveTurn(TypedDict):
 
 
 class LiveTurn(ActiveTurn):
-    """A turn that is not over, with its calls and the text so far of its unfinished message."""
+    """A turn that is not over, with its calls and the text so far of its unfinished message.
+
+    `ends_after_step`: a cancel was accepted that lets the step at work end, and no other begins.
+    """
 
     user_message: str
     attachments: list[AttachmentContent]
@@ -80,6 +83,7 @@ class LiveTurn(ActiveTurn):
     calls: list[Call]
     partial_text: str
     notice: Notice | None
+    ends_after_step: bool
 
 
 class TurnFacts(TypedDict):

@@ -122,9 +122,9 @@ export const EVENTS_AFTER_END = Object.freeze(["cancel_acknowledged", "history_r
  */
 
 /**
- * A turn that is not over, with its calls and the text so far of its unfinished message.
+ * A turn that is not over, with its calls and the text so far of its unfinished message. `ends_after_step`: a cancel was accepted that lets the step at work end, and no other begins.
  *
- * @typedef {Readonly<{turn_id: string, conversation_id: string, agent: string, started_at: string|null, elapsed_ms: number, status: "queued"|"running"|"cancelling"|"completed"|"cancelled"|"failed"|"timed_out"|"interrupted", tool_call_count: number, current_tools: ReadonlyArray<CurrentTool>, parent_turn_id: string|null, owner: string|null, user_message: string, attachments: ReadonlyArray<AttachmentContent>, source: string, client_id: string|null, number: number, version: number, turn_timeout_ms: number|null, calls: ReadonlyArray<Call>, partial_text: string, notice: Notice|null}>} LiveTurn
+ * @typedef {Readonly<{turn_id: string, conversation_id: string, agent: string, started_at: string|null, elapsed_ms: number, status: "queued"|"running"|"cancelling"|"completed"|"cancelled"|"failed"|"timed_out"|"interrupted", tool_call_count: number, current_tools: ReadonlyArray<CurrentTool>, parent_turn_id: string|null, owner: string|null, user_message: string, attachments: ReadonlyArray<AttachmentContent>, source: string, client_id: string|null, number: number, version: number, turn_timeout_ms: number|null, calls: ReadonlyArray<Call>, partial_text: string, notice: Notice|null, ends_after_step: boolean}>} LiveTurn
  */
 
 /**
@@ -336,6 +336,12 @@ export const EVENTS_AFTER_END = Object.freeze(["cancel_acknowledged", "history_r
  */
 
 /**
+ * A cancel was accepted that lets the step at work end: no other begins. A snapshot's live turn has `ends_after_step`.
+ *
+ * @typedef {Readonly<{type: "turn_ends_after_step", seq: number, turn_id: string, at: string, reason: string, source: string, by: string|null}>} TurnEndsAfterStepEvent
+ */
+
+/**
  * The turn is being ended before its time; `turn_end` follows. `descendants` turns of sub-agents end with it.
  *
  * @typedef {Readonly<{type: "turn_abort", seq: number, turn_id: string, at: string, reason: string, source: string, by: string|null, descendants?: number}>} TurnAbortEvent
@@ -437,7 +443,7 @@ export const EVENTS_AFTER_END = Object.freeze(["cancel_acknowledged", "history_r
  * @typedef {Readonly<{type: "sub_agent", seq: number, turn_id: string, at: string, tool_id: string, agent: string, child_turn_id: string, child_conversation_id: string, is_detached: boolean}>} SubAgentEvent
  */
 
-/** @typedef {TurnQueuedEvent|TurnStartEvent|MessageEvent|TurnAbortEvent|TurnEndEvent|CancelAcknowledgedEvent|HistoryRepairedEvent|ConversationParkedEvent|ConversationResumedEvent|TurnErrorEvent|ToolApprovalEvent|ToolDecisionEvent|ToolQueuedEvent|ToolStartEvent|ToolProgressEvent|ToolDeadlineEvent|ToolTimeoutEvent|ToolResultEvent|ToolSettledEvent|SubAgentEvent} EventFrame */
+/** @typedef {TurnQueuedEvent|TurnStartEvent|MessageEvent|TurnEndsAfterStepEvent|TurnAbortEvent|TurnEndEvent|CancelAcknowledgedEvent|HistoryRepairedEvent|ConversationParkedEvent|ConversationResumedEvent|TurnErrorEvent|ToolApprovalEvent|ToolDecisionEvent|ToolQueuedEvent|ToolStartEvent|ToolProgressEvent|ToolDeadlineEvent|ToolTimeoutEvent|ToolResultEvent|ToolSettledEvent|SubAgentEvent} EventFrame */
 
 /** @typedef {AnswerFrame|EventFrame} ServerFrame */
 /** @typedef {EventFrame["type"]} EventType */

@@ -157,8 +157,9 @@ function toolOf({ turns, questions }, { turnId, toolId }) {
 function withdraw(state, operation) {
   const known = { ...state, operations: state.operations.filter((other) => other !== operation) };
   if (operation.kind === "cancel_turn") {
-    const goOn = (/** @type {Turn} */ turn) =>
-      turn.status === "cancelling" ? turn : { ...turn, stoppingAt: null, endsAfterStep: false };
+    if (operation.mode === "after_step")
+      return { ...known, turns: mapTurn(state.turns, operation.turnId, (turn) => ({ ...turn, endsAfterStep: false })) };
+    const goOn = (/** @type {Turn} */ turn) => (turn.status === "cancelling" ? turn : { ...turn, stoppingAt: null });
     return withStopping({ ...known, turns: mapTurn(state.turns, operation.turnId, goOn) }, operation.turnId, null);
   }
   const change = WITHDRAWN[operation.kind];

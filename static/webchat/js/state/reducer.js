@@ -229,7 +229,8 @@ function keepStopping(turn, state) {
       isCallOver(call.status) ? call : { ...call, stoppingAt: call.stoppingAt ?? before.calls[id]?.stoppingAt ?? null },
     ]),
   );
-  return { ...turn, calls, stoppingAt: turn.stoppingAt ?? before.stoppingAt };
+  const endsAfterStep = turn.endsAfterStep || before.endsAfterStep;
+  return { ...turn, calls, endsAfterStep, stoppingAt: turn.stoppingAt ?? before.stoppingAt };
 }
 
 /** @param {State} state @param {import("./types.js").ConnectionStatus} status @param {Clock} clock */

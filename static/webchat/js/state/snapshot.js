@@ -111,6 +111,7 @@ function withActivity(turn, active, clock) {
     elapsedAt: clock.now,
     timeoutMs: active.turn_timeout_ms,
     stoppingAt: status === "cancelling" ? clock.now : null,
+    endsAfterStep: Boolean(active.ends_after_step),
   };
   for (const call of active.calls) next = withCall(next, call, clock);
   if (active.notice) next = withNotice(next, active.notice, clock.now);

@@ -95,6 +95,7 @@ export const TURN_CHANGES = {
     const known = turn.calls[frame.tool_id] ? turn : addCall(turn, callFromWire(frame, clock));
     return updateCall(known, frame.tool_id, (call) => settleCall(call, frame));
   },
+  turn_ends_after_step: (turn) => ({ ...turn, endsAfterStep: true }),
   turn_abort: (turn, frame, clock) => ({
     ...stopOpenCalls(withoutRetry(turn), clock.now),
     status: "cancelling",
@@ -108,6 +109,7 @@ export const TURN_CHANGES = {
     durationMs: frame.duration_ms,
     tokens: tokensOf(frame.usage),
     stoppingAt: null,
+    endsAfterStep: false,
     needsResync: false,
   }),
   tool_settled: (turn, frame) => updateCall(turn, frame.tool_id, (call) => ({ ...call, late: lateFrom(frame) })),

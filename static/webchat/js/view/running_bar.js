@@ -108,11 +108,11 @@ export class RunningBar {
     const doing =
       left > 0 ? i18n.text("bar_retrying", { left: i18n.wholeClock(Math.ceil(left / 1000) * 1000) }) : i18n.text(key);
     const facts = [];
-    if (turn.endsAfterStep) facts.push(i18n.text("bar_ends_after_step"));
+    const { stoppingAt } = turn;
+    if (turn.endsAfterStep && stoppingAt === null) facts.push(i18n.text("bar_ends_after_step"));
     if (tools > 0) facts.push(i18n.count("bar_tools", tools));
     if (turn.status !== "queued" && left <= 0) facts.push(i18n.wholeClock(elapsedOf(turn, now, frozenAt)));
     setText(this.#barText, [doing, ...facts.map((fact) => fact.replaceAll(" ", NO_BREAK))].join(`${NO_BREAK}· `));
-    const { stoppingAt } = turn;
     this.#bar.classList.toggle("is-stopping", stoppingAt !== null);
     this.#cancel.disabled = isStopUnderWay(turn, { now, frozenAt });
     if (this.#cancel.disabled && stoppingAt !== null)
