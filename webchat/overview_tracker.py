@@ -37,14 +37,14 @@ class EncodedOverview:
 
 
 class OverviewTracker:
-    """Remembers the last overview that one client got; at first it has none."""
+    """Remembers the last overview that one client got; the first is always new to it."""
 
     def __init__(self, *, user_id: Any, conversation_id: UUID) -> None:
         self._user_id = user_id
         self._conversation_id = conversation_id
         self._place = str(conversation_id)
         self._entries: Entries = {}
-        self._rest: tuple[Any, ...] = ([], [], None, None)
+        self._rest: tuple[Any, ...] | None = None
 
     def changes(self, told: EncodedOverview) -> str | None:
         """Return the frame to send, or None if nothing has changed. The frame counts as sent."""

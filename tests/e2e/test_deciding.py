@@ -273,7 +273,7 @@ QUESTION_BELOW = {
 }
 
 
-async def test_a_reason_survives_a_new_connection_and_a_question_that_is_asked_anew_does_not(
+async def test_a_new_connection_takes_neither_reason_nor_focus_and_a_question_asked_anew_does(
     browser_user,
 ):
     page = await browser_user.context.new_page()
@@ -283,11 +283,15 @@ async def test_a_reason_survives_a_new_connection_and_a_question_that_is_asked_a
     tell(socket, QUESTION_BELOW)
     await chat.question.get_by_role("button", name="Deny…").click()
     reason = chat.question.get_by_role("textbox")
-    await reason.fill("Not today.")
+    await reason.press_sequentially("Not")
     socket.greet()
-    await expect(chat.question).to_be_hidden()
+    socket.begin_turn()
+    await expect(chat.running_bar).to_be_visible()  # it is drawn before the overview comes
+    await page.keyboard.type(" today.")
     tell(socket, QUESTION_BELOW)
     await expect(reason).to_have_value("Not today.")
+    await expect(reason).to_be_focused()
+    await expect(chat.composer).to_have_value("")
     tell(socket, {**QUESTION_BELOW, "requested_at": "2026-01-01T00:00:09+00:00"})
     await expect(reason).to_be_hidden()
     await chat.question.get_by_role("button", name="Deny…").click()

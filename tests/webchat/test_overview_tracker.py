@@ -214,6 +214,12 @@ def test_only_what_is_new_to_a_client_is_sent():
     assert tracker.changes(EncodedOverview(Overview())) is None
 
 
+def test_a_new_client_is_told_that_nothing_goes_on_elsewhere():
+    tracker = tracker_of(PLACES[0])
+    assert tracker.changes(EncodedOverview(Overview())) is not None
+    assert tracker.changes(EncodedOverview(Overview())) is None
+
+
 class Tab:
     def __init__(self, conversation_id: UUID, *, user_id: Any, told: Callable[[], object]) -> None:
         self.conversation_id = conversation_id

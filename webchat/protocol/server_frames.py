@@ -75,7 +75,7 @@ class LatestConversation(TypedDict):
 
 
 class Overview(Frame):
-    """What goes on elsewhere, whole, whenever it has changed; forget it with a new `welcome`.
+    """What goes on elsewhere, whole: soon after each `welcome`, and whenever it has changed. Until then the last one stands.
 
     `conversations`: your other conversations that are not at rest. Their `standing` is `asking`, `parked`, `working` or
     `interrupted`. `asked_in` names the conversation of each of their open questions. `tools_running` counts the calls

@@ -29,12 +29,13 @@ const working = () => opened(...numbered([START, starts("a")]), overview([WORK])
 /** @param {import("../../../static/webchat/js/state/types.js").State} state */
 const cardOf = (state) => state.turns[0]?.calls.a;
 
-test("it stands on the card of the call that has led to it, until it has ended or nobody knows any more", () => {
+test("it stands on the card of the call that has led to it, over a new connection too, until it has ended", () => {
   const state = working();
   assert.equal(cardOf(state)?.work, state.background[0]);
   assert.equal(state.background[0]?.elapsedAt, CLOCK.now);
   assert.equal(cardOf(play(state, [overview([])]))?.work, null);
-  assert.equal(cardOf(play(state, [{ type: "welcome", user: "ada" }]))?.work, null);
+  const stopping = play(state, [cancel("child"), { type: "welcome", user: "ada" }]);
+  assert.equal(cardOf(play(stopping, [overview([WORK])]))?.work?.stoppingAt, CLOCK.now);
 });
 
 test("what ends by itself is not told; what was asked to end is, whoever of both was asked", () => {

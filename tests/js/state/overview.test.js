@@ -66,10 +66,11 @@ test("a call that is cancelled while it asks is no question any more", () => {
   assert.deepEqual(openQuestions(state), []);
 });
 
-test("a new connection begins without an overview: none comes where all is at rest", () => {
+test("what is known of elsewhere stands over a new connection until its overview comes", () => {
   const state = opened(overview([QUESTION], [{ conversation_id: "o", standing: "asking", asked_in: ["o"] }]));
   const again = play(state, [{ type: "welcome", user: "ada" }]);
-  assert.deepEqual([again.questions, again.otherConversations], [[], []]);
+  assert.deepEqual([again.questions, again.otherConversations], [state.questions, state.otherConversations]);
+  assert.deepEqual(play(again, [overview([])]).questions, []);
 });
 
 test("a question that this page shows does not count a second time as one elsewhere", () => {

@@ -122,16 +122,8 @@ function isParked(state, frame) {
 function reduceUnnumbered(state, frame, clock) {
   switch (frame.type) {
     case "welcome":
-      // what was missing has been asked for: only a new gap is one; an overview comes if there is something to tell
-      return withWork({
-        ...state,
-        viewer: frame.user,
-        gap: false,
-        otherConversations: [],
-        latest: null,
-        questions: [],
-        background: [],
-      });
+      // what was missing has been asked for: only a new gap is one; an overview follows, and until then the last one stands
+      return { ...state, viewer: frame.user, gap: false };
     case "snapshot":
       return fromSnapshot(state, frame, clock);
     case "text_delta":
