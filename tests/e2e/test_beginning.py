@@ -4,7 +4,7 @@ import asyncio
 import re
 
 import pytest
-from playwright.async_api import Page, WebSocketRoute, expect
+from playwright.async_api import Page, Route, WebSocketRoute, expect
 
 from tests.e2e.browser_user import BrowserUser
 from tests.e2e.chat import Chat
@@ -72,6 +72,29 @@ async def test_unsent_text_is_there_on_the_next_empty_page_and_gone_once_it_is_s
     assert warning.type == "beforeunload"
     await warning.dismiss()
     await chat.composer.fill("")
+    chat = await browser_user.begin(chat.page)
+    await expect(chat.composer).to_have_value("")
+
+
+async def test_what_is_typed_while_the_first_message_is_on_its_way_stays_with_its_conversation(
+    browser_user: BrowserUser,
+):
+    chat = await empty_page(browser_user)
+    may_go_on = asyncio.Event()
+
+    async def hold(route: Route) -> None:
+        await may_go_on.wait()
+        await route.continue_()
+
+    await chat.page.route("**/api/conversations", hold)
+    await chat.say("say one")
+    await chat.composer.fill("say two")
+    may_go_on.set()
+    await expect(chat.answers).to_contain_text("one")
+    await chat.has_ended()
+    await chat.page.reload()
+    await expect(chat.composer).to_have_value("say two")
+    await chat.page.get_by_role("link", name="All conversations").last.click()
     chat = await browser_user.begin(chat.page)
     await expect(chat.composer).to_have_value("")
 

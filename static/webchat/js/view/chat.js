@@ -199,7 +199,9 @@ export class Chat {
       id: settings.idToBe,
       token: tokenIn(this.#root),
       onFound: (id) => {
+        const { draftKey } = settings;
         settings.found(id);
+        this.#composer.rename(draftKey);
         this.#conversation.connect(settings.socketUrl);
         this.#surroundings.onFound?.(settings.pageOf(id));
       },

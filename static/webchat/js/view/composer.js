@@ -66,6 +66,12 @@ export class Composer {
     this.#changed();
   }
 
+  /** What is being written is kept under another name from now on. @param {string} before its name until now */
+  rename(before) {
+    sessionStorage.removeItem(before);
+    this.#changed();
+  }
+
   clear() {
     this.#parts.input.value = "";
     this.#changed();
