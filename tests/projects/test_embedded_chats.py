@@ -4,10 +4,11 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
+from urllib.parse import urljoin
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Locator, Page, Route, WebSocket, expect
+from playwright.async_api import Browser, Locator, Page, Route, WebSocket, WebSocketRoute, expect
 
 from tests.e2e.axe import UP_TO_AA, findings
 from tests.e2e.chromium import started_chromium
@@ -21,15 +22,22 @@ import django
 django.setup()
 from django.contrib.auth import get_user_model
 from turns.models import Agent
-for name in ("ada", "ben", "cleo", "dan", "eve", "fay", "gus", "hal", "ivy", "jan"):
+for name in ("ada", "ben", "cleo", "dan", "eve", "fay", "gus", "hal", "ivy", "jan", "kai", "lea"):
     get_user_model().objects.create_user(name, password=%r)
 Agent.objects.create(name="florist", samples=["say Tulips."])
 """
-EXPECTED = ("status of 422", "Applying inline style")  # an agent that is gone; what axe does
+# An agent that is gone; a server that fails; what axe does.
+EXPECTED = ("status of 422", "status of 503", "Applying inline style")
 INSERT = """async () => {
   const page = await (await fetch(location.href)).text();
   const [chat] = page.match(/<turnkeeper-chat>[^]*?<\\/turnkeeper-chat>/);
   document.querySelector(".shop-columns").innerHTML = chat;
+}"""
+MAKE_ANOTHER = """async (url) => {
+  const [chat] = [...document.querySelectorAll("turnkeeper-chat")].map((chat) => chat.shadowRoot);
+  const token = chat.querySelector("[name=csrfmiddlewaretoken]").value;
+  const headers = { "content-type": "application/json", "x-csrftoken": token };
+  return (await fetch(url, { method: "POST", headers, body: '{"agent": "florist"}' })).status;
 }"""
 STYLE = "(node, name) => getComputedStyle(node)[name]"
 OF_THE_HOST = [
@@ -215,6 +223,50 @@ async def test_what_is_sent_while_the_latest_conversation_is_looked_for_goes_the
     )
 
 
+async def test_what_was_written_for_a_new_conversation_goes_there_after_a_reload(page, host_url):
+    await sign_in(page, host_url, "kai")
+    florist = chat_called(page, "Ask a florist")
+    answers = florist.locator(".message-agent .message-text")
+    await say(florist, "say Tulips.")
+    await expect(answers).to_have_text(["Tulips."])
+    await florist.get_by_role("button", name="New conversation").click()
+    await page.route("**/api/conversations", _answer_lost)
+    await say(florist, "say Roses.")
+    await expect(florist.locator("#connection")).to_have_attribute("data-status", "reconnecting")
+    await page.reload()
+    await expect(florist.locator("#connection")).to_have_attribute("data-status", "reconnecting")
+    await page.unroute("**/api/conversations")
+    await expect(answers).to_have_text(["Roses."])
+    assert len(await conversations_of(florist)) == 2
+
+
+async def test_what_is_unsent_goes_to_its_conversation_after_a_reload_though_another_is_newer(
+    page, host_url
+):
+    await sign_in(page, host_url, "lea")
+    florist = chat_called(page, "Ask a florist")
+    answers = florist.locator(".message-agent .message-text")
+    await say(florist, "say Tulips.")
+    await expect(answers).to_have_text(["Tulips."])
+    is_found, has_line = asyncio.Event(), asyncio.Event()
+
+    def open_line(socket: WebSocketRoute) -> None:
+        is_found.set()
+        if has_line.is_set():
+            socket.connect_to_server()
+
+    await page.route_web_socket("**/ws/**", open_line)
+    await page.reload()
+    await asyncio.wait_for(is_found.wait(), PATIENCE)
+    await say(florist, "say Lilies.")
+    await expect(florist.locator(".message-user")).to_have_count(1)
+    made = await page.evaluate(MAKE_ANOTHER, await florist.get_attribute("data-conversations-url"))
+    assert made == 201
+    has_line.set()
+    await page.reload()
+    await expect(answers).to_have_text(["Tulips.", "Lilies."])
+
+
 async def test_what_is_typed_before_the_scripts_are_there_keeps_the_focus_and_is_sent_once(
     page, host_url
 ):
@@ -250,6 +302,19 @@ async def test_an_agent_that_is_not_there_is_said_and_what_was_written_comes_bac
     await say(florist, "say Roses.")
     await expect(florist.locator("#notice")).to_be_visible()
     await expect(florist.get_by_label("Message to the agent")).to_have_value("say Roses.")
+
+
+async def conversations_of(chat: Locator) -> list[str]:
+    """Return the ids of the conversations that a chat may show."""
+    url = await chat.get_attribute("data-conversations-url")
+    agent = await chat.get_attribute("data-agent")
+    answer = await chat.page.request.get(urljoin(chat.page.url, f"{url}?agent={agent}"))
+    return [row["conversation_id"] for row in (await answer.json())["conversations"]]
+
+
+async def _answer_lost(route: Route) -> None:
+    await route.fetch()
+    await route.fulfill(status=503, json={"error": "Later.", "code": "server_error"})
 
 
 def _held_until(event: asyncio.Event) -> Callable[[Route], Awaitable[None]]:

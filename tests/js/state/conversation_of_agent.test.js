@@ -24,6 +24,7 @@ function asked() {
   const search = new ConversationOfAgent({
     url: "/api/conversations",
     agent: "florist",
+    id: "c2",
     token: "t",
     onFound: (id) => told.push(`found ${id}`),
     onNone: () => {

@@ -16,13 +16,13 @@ export async function latestConversation(url, agent) {
  * Throws where the server was not reached.
  * @param {string} url that of conversations in the API
  * @param {string} agent
- * @param {string} id what it is to have; empty = the server chooses. Asked again with the same one, it is the same conversation
+ * @param {string} id what it is to have; asked again with the same one, it is the same conversation
  * @param {string} token the page's token against requests of other sites
  * @returns {Promise<{id: string}|{problem: string}>} the new conversation, or why there is none
  */
 export async function createConversation(url, agent, id, token) {
   const headers = { accept: "application/json", "content-type": "application/json", "x-csrftoken": token };
-  const body = JSON.stringify(id ? { agent, conversation_id: id } : { agent });
+  const body = JSON.stringify({ agent, conversation_id: id });
   const answer = await request(url, { method: "POST", headers, body });
   if (answer.status >= 500) throw new Error(`New conversation: ${answer.status}`);
   const told = await answer.json();

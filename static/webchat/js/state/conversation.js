@@ -72,6 +72,7 @@ export class Conversation {
   /** The server wants no such conversation: what was written for it goes back. @param {string} problem */
   refuse(problem) {
     const { pendingMessages } = this.#state;
+    this.begin();
     this.#apply({ type: "local_refused", problem });
     for (const { text, attachments = [] } of pendingMessages) this.#onRefused(text, attachments);
   }
@@ -286,7 +287,7 @@ export class Conversation {
 }
 
 /** An id that nobody else makes. `crypto.randomUUID` would do, but a plain http:// address of a local network has none. */
-function newId() {
+export function newId() {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }

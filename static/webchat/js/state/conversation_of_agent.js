@@ -7,7 +7,7 @@ import { createConversation, latestConversation } from "../net/fetch_conversatio
  * @typedef {Readonly<{
  *   url: string,
  *   agent: string,
- *   id?: string,
+ *   id: string,
  *   token: string,
  *   onFound: (id: string) => void,
  *   onNone: () => void,
@@ -40,7 +40,7 @@ export class ConversationOfAgent {
 
   /** Make a new one, once, however often it is asked for meanwhile; not while the latest is looked for. */
   create() {
-    const { url, agent, id = "", token, onFound, onRefused } = this.#wishes;
+    const { url, agent, id, token, onFound, onRefused } = this.#wishes;
     return this.#ask(async () => {
       const made = await createConversation(url, agent, id, token);
       return "id" in made ? () => onFound(made.id) : () => onRefused(made.problem);

@@ -179,7 +179,9 @@ export class Chat {
     this.#listen();
     this.#clock = window.setInterval(() => this.#tick(), REPAINT_MS);
     this.#conversation.restore();
-    if (this.#settings.conversationId) this.#conversation.connect(this.#settings.socketUrl);
+    const { conversationId, lastId, socketUrl } = this.#settings;
+    if (conversationId) this.#conversation.connect(socketUrl);
+    else if (lastId && this.#conversation.hasUnsent) this.#create(lastId);
     else if (isNew || this.#settings.isNew) this.#startNew();
     else void this.#ofAgent.find();
     this.#composer.sendEarly();
@@ -196,7 +198,9 @@ export class Chat {
       get agent() {
         return settings.agent;
       },
-      id: settings.idToBe,
+      get id() {
+        return settings.idToBe;
+      },
       token: tokenIn(this.#root),
       onFound: (id) => {
         const { draftKey } = settings;
@@ -207,14 +211,24 @@ export class Chat {
       },
       onNone: () => this.#startNew(),
       onLost: () => this.#conversation.wait(),
-      onRefused: (problem) => this.#conversation.refuse(problem),
+      onRefused: (problem) => {
+        settings.begin();
+        this.#conversation.refuse(problem);
+      },
     });
   }
 
   /** There is nothing on the server yet, but what was promised is to go there. */
   #startNew() {
+    this.#settings.begin();
     this.#conversation.begin();
     if (this.#conversation.hasUnsent) void this.#ofAgent.create();
+  }
+
+  /** What was promised goes where it was meant for, whether that is on the server by now or not. @param {string} id */
+  #create(id) {
+    this.#settings.begin(id);
+    void this.#ofAgent.create();
   }
 
   /** End all that it does; its elements are of no use any more. */

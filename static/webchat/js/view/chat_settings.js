@@ -1,5 +1,7 @@
 /** What the template says of a chat: whose it is, which conversation it shows, and where things are. */
 
+import { newId } from "../state/conversation.js";
+
 /** @typedef {import("../state/types.js").State} State */
 /** @typedef {import("./tool_call.js").View} View */
 
@@ -18,11 +20,14 @@ export class ChatSettings {
   #given;
   /** The conversation that is shown; empty while there is none. */
   conversationId;
+  /** The id that a new conversation gets. */
+  idToBe;
 
   /** @param {HTMLElement} chat */
   constructor(chat) {
     this.#given = chat.dataset;
-    this.conversationId = this.isNew ? "" : (chat.dataset.conversationId ?? "");
+    this.idToBe = chat.dataset.conversationId ?? "";
+    this.conversationId = this.isNew ? "" : this.idToBe;
   }
 
   /** Whether nobody has written here yet: the first message makes the conversation. */
@@ -30,9 +35,13 @@ export class ChatSettings {
     return this.#given.new !== undefined;
   }
 
-  /** The id that the conversation gets; empty = the server chooses. */
-  get idToBe() {
-    return this.isNew ? (this.#given.conversationId ?? "") : "";
+  /** Where the page names no conversation: the one that was here last in this tab, to which what is unsent belongs. */
+  get lastId() {
+    return this.#given.conversationId ? "" : (sessionStorage.getItem(this.#lastIdKey) ?? "");
+  }
+
+  get #lastIdKey() {
+    return `conversation:${this.user}:${this.place}`;
   }
 
   get user() {
@@ -65,8 +74,16 @@ export class ChatSettings {
     return this.#filledIn(this.#given.messagesUrl, this.conversationId);
   }
 
+  /** There is to be a conversation, whose id the page may have chosen. @param {string} [id] */
+  begin(id = newId()) {
+    if (this.#given.conversationId) return;
+    this.idToBe = id;
+    sessionStorage.setItem(this.#lastIdKey, id);
+  }
+
   /** The conversation is there. @param {string} id */
   found(id) {
+    this.begin(id);
     this.conversationId = id;
     delete this.#given.new;
   }
