@@ -1,13 +1,18 @@
 """Whose conversation it is: strangers find nothing, and a sign-out is noticed everywhere."""
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Page, expect
 
+from tests.e2e.browser_user import BrowserUser
 from tests.e2e.test_accessibility import check
+from tests.e2e.test_attachments import PHOTO, attach, waiting
+from tests.e2e.test_beginning import conversations
+from tests.e2e.test_conversations import choose, entry
 from tests.governance.toolbox.http_server import HttpServer, answer
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
+CAME_BACK = "window.dispatchEvent(new Event('focus'))"
 # Another port of the same host: the browser sends the cookies of the site along.
 ANOTHER_SITE = """<iframe src="CHAT"></iframe><p id="came-of-it"></p><script>
 const cookies = { credentials: "include" };
@@ -65,6 +70,74 @@ async def test_a_sign_out_in_another_tab_is_noticed(open_browser, site):
     await expect(page.locator("#banner")).to_contain_text("Your session ended.")
     await expect(page.get_by_role("link", name="Sign in")).to_be_visible()
     await check(page)
+
+
+async def signed_in_anew(person: BrowserUser, page: Page, name: str) -> None:
+    """Sign out in a tab, and in again."""
+    await page.get_by_role("button", name="Sign out").click()
+    await expect(page.get_by_role("heading", name="You are signed out")).to_be_visible()
+    await page.goto(f"{person.site.url}/login/")
+    await person.sign_in(page, name)
+    await expect(page.get_by_role("heading", name="Conversations")).to_be_visible()
+
+
+async def test_pages_that_are_older_than_the_last_sign_in_work_on(open_browser, site):
+    person = await open_browser(site, user=None)
+    person.expect_problem("status of 40[13]")
+    other = await person.open("/")
+    await person.sign_in(other)
+    chat = await person.start_conversation()
+    await chat.say("say Lasting.")
+    await chat.has_ended()
+    listed, old = await person.open("/"), await person.open("/")
+    await signed_in_anew(person, other, "demo")
+    await chat.page.evaluate(CAME_BACK)
+    await expect(chat.connection).to_have_text("Connected")
+    await attach(chat, PHOTO)
+    await expect(waiting(chat)).not_to_have_attribute("data-failed", "")
+    await choose(listed, "say Lasting.", "Rename")
+    await listed.get_by_label("Title").fill("Outlasting")
+    await listed.get_by_label("Title").press("Enter")
+    await expect(entry(listed, "Outlasting")).to_be_visible()
+    await old.get_by_role("button", name="Sign out").click()
+    await expect(old.get_by_role("heading", name="You are signed out")).to_be_visible()
+    await expect(chat.connection).to_have_text("Signed out")
+
+
+async def test_an_empty_page_shows_the_sign_out_and_sends_what_it_kept_after_a_sign_in(
+    open_browser, site
+):
+    person = await open_browser(site, user=None)
+    person.expect_problem("status of 40[13]")
+    page = await person.open("/")
+    await person.sign_in(page)
+    chat = await person.begin(page)
+    other = await person.open("/")
+    await other.get_by_role("button", name="Sign out").click()
+    await expect(other.get_by_role("heading", name="You are signed out")).to_be_visible()
+    await chat.say("say Kept for you.")
+    await expect(chat.connection).to_have_text("Signed out")
+    await expect(chat.page.get_by_role("link", name="Sign in")).to_be_visible()
+    await expect(chat.sent).to_contain_text("Will be sent when connected")
+    await other.goto(f"{site.url}/login/")
+    await person.sign_in(other)
+    await expect(other.get_by_role("heading", name="Conversations")).to_be_visible()
+    await chat.page.evaluate(CAME_BACK)
+    await expect(chat.answers).to_contain_text("Kept for you.")
+    await chat.has_ended()
+
+
+async def test_an_empty_page_writes_nothing_under_another_user(open_browser, site):
+    person = await open_browser(site, user=None)
+    person.expect_problem("status of 403")
+    page = await person.open("/")
+    await person.sign_in(page)
+    chat = await person.begin(page)
+    await signed_in_anew(person, await person.open("/"), "admin")
+    await chat.say("say Not hers.")
+    await expect(chat.page.locator("#notice-text")).to_contain_text("Reload the page")
+    await expect(chat.composer).to_have_value("say Not hers.")
+    assert "say Not hers." not in await conversations(person)
 
 
 async def test_a_page_of_another_site_shows_reads_and_does_nothing_of_this_one(browser_user, site):

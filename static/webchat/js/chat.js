@@ -12,6 +12,7 @@ import { ConversationMenu } from "./view/conversation_menu.js";
 import { byId, setText, writingPlace } from "./view/dom.js";
 import { endingLabel } from "./view/labels.js";
 import { listenToSearch } from "./view/search.js";
+import { listenToSignOut } from "./view/sign_out.js";
 import { TurnNotification } from "./view/turn_notification.js";
 
 /** @typedef {import("./state/types.js").State} State */
@@ -46,6 +47,7 @@ class ChatPage {
 
   start() {
     this.#agent = new AgentChoice(this.#app, this.#chat.i18n, (said) => this.#chat.announcer.say(said));
+    listenToSignOut();
     listenToSearch(
       (text) => this.#conversationList.search(text),
       () => byId(document, writingPlace(), HTMLElement).focus(),

@@ -8,6 +8,7 @@ import { ConversationMenu } from "./view/conversation_menu.js";
 import { byId } from "./view/dom.js";
 import { I18n } from "./view/i18n.js";
 import { listenToSearch } from "./view/search.js";
+import { listenToSignOut } from "./view/sign_out.js";
 
 const REFRESH_MS = 4_000;
 /** "3 minutes ago" is not true for longer. */
@@ -54,6 +55,7 @@ async function refresh() {
   document.title = waiting > 0 ? i18n.text("title_asked", { n: waiting, title }) : title;
 }
 
+listenToSignOut();
 listenToSearch((text) => list.search(text));
 new ConversationMenu(region, { url: region.dataset.url ?? "", i18n, onChanged: () => void list.refreshNow() });
 window.addEventListener("storage", () => {

@@ -4,12 +4,12 @@ import { ConversationOfAgent } from "../../../static/webchat/js/state/conversati
 
 /** A server that answers when the test says so, and what the chat was told. */
 function asked() {
-  /** @type {Array<{method: string, answer: (body: object) => Promise<void>, fail: () => Promise<void>}>} */
+  /** @type {Array<{method: string, answer: (body: object, status?: number) => Promise<void>, fail: () => Promise<void>}>} */
   const requests = [];
   globalThis.fetch = (_url, { method = "GET" } = {}) =>
     new Promise((resolve, reject) => {
-      const answer = async (/** @type {object} */ body) => {
-        resolve(/** @type {any} */ ({ ok: true, status: 200, json: async () => body }));
+      const answer = async (/** @type {object} */ body, status = 200) => {
+        resolve(/** @type {any} */ ({ ok: status === 200, status, json: async () => body }));
         await settled();
       };
       const fail = async () => {
@@ -25,13 +25,13 @@ function asked() {
     url: "/api/conversations",
     agent: "florist",
     id: "c2",
-    token: "t",
+    root: /** @type {any} */ ({ querySelector: () => null }),
     onFound: (id) => told.push(`found ${id}`),
     onNone: () => {
       told.push("none");
       void search.create(); // as the chat does where something was written meanwhile
     },
-    onLost: () => told.push("lost"),
+    onLost: (status) => told.push(`lost: ${status}`),
     onRefused: (problem) => told.push(`refused: ${problem}`),
   });
   return { search, requests, told };
@@ -78,7 +78,22 @@ test("after a failure the same is asked again, whatever is wanted meanwhile", as
     requests.map(({ method }) => method),
     ["GET", "GET"],
   );
-  assert.deepEqual(told, ["lost", "found c1"]);
+  assert.deepEqual(told, ["lost: reconnecting", "found c1"]);
+});
+
+test("where nobody is signed in, it is asked again when the browser is back, and not by the clock", async () => {
+  mock.timers.enable({ apis: ["setTimeout"] });
+  const { search, requests, told } = asked();
+  void search.create();
+  await requests[0].answer({ error: "Sign in.", code: "signed_out" }, 401);
+  mock.timers.tick(60_000);
+  assert.equal(requests.length, 1);
+  search.revive();
+  search.revive();
+  await requests[1].answer({ conversation_id: "c2" });
+  search.revive();
+  mock.timers.reset();
+  assert.deepEqual([requests.length, told], [2, ["lost: signed_out", "found c2"]]);
 });
 
 test("a chat that was taken out of its page is told nothing more", async () => {

@@ -1,16 +1,10 @@
 /** What a person does with a conversation as a whole, by the HTTP API. */
 
-import { request } from "./request.js";
-
-/** The page's token against requests of other sites. */
-const token = () => /** @type {HTMLInputElement} */ (document.querySelector("[name=csrfmiddlewaretoken]")).value;
+import { requestChange } from "./csrf_token.js";
 
 /** @param {string} url @param {string} method @param {object} [body] @returns {Promise<string>} why it was refused; empty = it was done */
 async function ask(url, method, body) {
-  const headers = { accept: "application/json", "content-type": "application/json", "x-csrftoken": token() };
-  const answer = await request(url, { method, headers, ...(body ? { body: JSON.stringify(body) } : {}) }).catch(
-    () => null,
-  );
+  const answer = await requestChange(document, url, method, body).catch(() => null);
   if (answer?.ok) return "";
   const refused = await answer?.json().catch(() => null);
   return refused?.error ?? "offline";

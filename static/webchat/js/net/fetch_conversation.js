@@ -1,10 +1,15 @@
 /** Conversations as a whole, by the HTTP API: the latest with an agent, and a new one. */
 
+import { requestChange } from "./csrf_token.js";
 import { request } from "./request.js";
+
+/** Nobody is signed in any more. */
+export class SignedOut extends Error {}
 
 /** @param {string} url that of conversations in the API @param {string} agent empty = the default one @returns {Promise<string|null>} its id; null where there is none */
 export async function latestConversation(url, agent) {
   const answer = await request(`${url}?${new URLSearchParams({ agent })}`, { headers: { accept: "application/json" } });
+  if (answer.status === 401) throw new SignedOut();
   if (!answer.ok) throw new Error(`Conversations: ${answer.status}`);
   /** @type {{conversations: Array<{conversation_id: string, updated_at: string}>}} */
   const { conversations } = await answer.json();
@@ -13,17 +18,16 @@ export async function latestConversation(url, agent) {
 }
 
 /**
- * Throws where the server was not reached.
+ * Throws where the server was not reached, or where nobody is signed in.
  * @param {string} url that of conversations in the API
  * @param {string} agent
  * @param {string} id what it is to have; asked again with the same one, it is the same conversation
- * @param {string} token the page's token against requests of other sites
+ * @param {import("./csrf_token.js").Root} root
  * @returns {Promise<{id: string}|{problem: string}>} the new conversation, or why there is none
  */
-export async function createConversation(url, agent, id, token) {
-  const headers = { accept: "application/json", "content-type": "application/json", "x-csrftoken": token };
-  const body = JSON.stringify({ agent, conversation_id: id });
-  const answer = await request(url, { method: "POST", headers, body });
+export async function createConversation(url, agent, id, root) {
+  const answer = await requestChange(root, url, "POST", { agent, conversation_id: id });
+  if (answer.status === 401) throw new SignedOut();
   if (answer.status >= 500) throw new Error(`New conversation: ${answer.status}`);
   const told = await answer.json();
   return answer.ok ? { id: told.conversation_id } : { problem: told.error };

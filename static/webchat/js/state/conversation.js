@@ -64,9 +64,9 @@ export class Conversation {
     this.#apply({ type: "local_new" });
   }
 
-  /** The line cannot be opened yet. */
-  wait() {
-    this.#apply({ type: "local_connection", status: "reconnecting" });
+  /** The line cannot be opened yet. @param {"reconnecting"|"signed_out"} status */
+  wait(status) {
+    this.#apply({ type: "local_connection", status });
   }
 
   /** The server wants no such conversation: what was written for it goes back. @param {string} problem */

@@ -10,7 +10,6 @@ import { byId, element, icon, setText } from "./dom.js";
  *   i18n: import("./i18n.js").I18n,
  *   announcer: import("./announcer.js").Announcer,
  *   storageKey: string,
- *   token: string,
  *   onChanged: () => void,
  *   signal: AbortSignal,
  * }>} TrayParts
@@ -18,6 +17,7 @@ import { byId, element, icon, setText } from "./dom.js";
 /** @typedef {{chip: HTMLElement, attachment: Attachment|null, isBusy: boolean, aborter: AbortController}} Held */
 
 export class AttachmentTray {
+  #root;
   #parts;
   #tray;
   #list;
@@ -31,6 +31,7 @@ export class AttachmentTray {
 
   /** @param {import("./dom.js").Root} root @param {TrayParts} parts */
   constructor(root, parts) {
+    this.#root = root;
     this.#parts = parts;
     this.#tray = byId(root, "attach-tray", HTMLElement);
     this.#list = byId(root, "attach-list", HTMLElement);
@@ -134,7 +135,7 @@ export class AttachmentTray {
 
   /** @param {File} file */
   async #upload(file) {
-    const { i18n, announcer, signal, token } = this.#parts;
+    const { i18n, announcer, signal } = this.#parts;
     const held = this.#hold(file.name);
     if (file.size > this.#maxBytes) {
       this.#fail(held, file.name, i18n.text("attach_too_large", { limit: this.#maxBytes / 1_000_000 }));
@@ -148,11 +149,15 @@ export class AttachmentTray {
     const onProgress = (/** @type {number} */ share) => {
       bar.value = share;
     };
-    const { attachment, problem } = await uploadFile(this.#url, file, { token, onProgress, signal: stopped });
+    const { attachment, problem } = await uploadFile(this.#url, file, {
+      root: this.#root,
+      onProgress,
+      signal: stopped,
+    });
     held.isBusy = false;
     bar.remove();
     if (!this.#held.has(held)) {
-      if (attachment) void discardFile(urlOf(this.#pattern, attachment), this.#parts.token);
+      if (attachment) void discardFile(urlOf(this.#pattern, attachment), this.#root);
       return;
     }
     if (attachment === null) {
@@ -194,7 +199,7 @@ export class AttachmentTray {
     this.#held.delete(held);
     held.chip.remove();
     held.aborter.abort();
-    if (held.attachment) void discardFile(urlOf(this.#pattern, held.attachment), this.#parts.token);
+    if (held.attachment) void discardFile(urlOf(this.#pattern, held.attachment), this.#root);
     this.#button.focus();
     this.#changed();
   }

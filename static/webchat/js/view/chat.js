@@ -1,7 +1,6 @@
 /** One chat: reads its settings and texts from the template, and joins its parts. Several may stand on one page. */
 
 import { Conversation } from "../state/conversation.js";
-import { ConversationOfAgent } from "../state/conversation_of_agent.js";
 import { Outbox } from "../state/outbox.js";
 import { openQuestions } from "../state/overview.js";
 import { activeTurn, isAtWork } from "../state/reducer.js";
@@ -14,7 +13,8 @@ import { listenToBrowser } from "./browser_events.js";
 import { ChatSettings } from "./chat_settings.js";
 import { Composer } from "./composer.js";
 import { ConnectionIndicator } from "./connection_indicator.js";
-import { byId, jsonIn, tokenIn, writingPlace } from "./dom.js";
+import { ConversationOpener } from "./conversation_opener.js";
+import { byId, jsonIn, writingPlace } from "./dom.js";
 import { I18n } from "./i18n.js";
 import { listenToKeys } from "./keyboard.js";
 import { LossWatch } from "./loss_watch.js";
@@ -55,7 +55,7 @@ export class Chat {
   #tiers = new TierWatch();
   #loss;
   #conversation;
-  #ofAgent;
+  #opener;
   #closing = new AbortController();
   #tray;
   #composer;
@@ -94,7 +94,7 @@ export class Chat {
     this.#background = new BackgroundList(root, { stop: (turnId) => this.#conversation.stopWork(turnId), leave });
     this.#question = new QuestionPanel(root, (...answer) => this.#conversation.decide(...answer), leave);
     this.#conversation = this.#newConversation();
-    this.#ofAgent = this.#newSearch();
+    this.#opener = this.#newOpener();
     this.#tray = this.#newTray();
     this.#composer = this.#newComposer();
     this.#voice = this.#newVoice();
@@ -126,7 +126,7 @@ export class Chat {
       askToStop: (message) => this.#stopQuestion.ask(message),
       onSent: (before) => {
         this.#transcript.showSent(before);
-        if (!this.#settings.conversationId) void this.#ofAgent.create();
+        this.#opener.make();
       },
     });
   }
@@ -136,7 +136,6 @@ export class Chat {
       i18n: this.#i18n,
       announcer: this.#announcer,
       storageKey: `files:${this.#settings.user}:${this.#settings.place}`,
-      token: tokenIn(this.#root),
       onChanged: () => this.#composer?.refresh(),
       signal: this.#closing.signal,
     });
@@ -179,64 +178,30 @@ export class Chat {
     this.#listen();
     this.#clock = window.setInterval(() => this.#tick(), REPAINT_MS);
     this.#conversation.restore();
-    const { conversationId, lastId, socketUrl } = this.#settings;
-    if (conversationId) this.#conversation.connect(socketUrl);
-    else if (lastId && this.#conversation.hasUnsent) this.#create(lastId);
-    else if (isNew || this.#settings.isNew) this.#startNew();
-    else void this.#ofAgent.find();
+    this.#opener.open({ isNew });
     this.#composer.sendEarly();
     const isAwaited = isNew || this.#root === document; // in a page of somebody else it takes nobody's focus
     if (isAwaited && matchMedia("(hover: hover)").matches) this.#composer.focus();
     this.schedule();
   }
 
-  /** For a chat that is not given a conversation. */
-  #newSearch() {
-    const settings = this.#settings;
-    return new ConversationOfAgent({
-      url: settings.conversationsUrl,
-      get agent() {
-        return settings.agent;
-      },
-      get id() {
-        return settings.idToBe;
-      },
-      token: tokenIn(this.#root),
-      onFound: (id) => {
-        const { draftKey } = settings;
-        settings.found(id);
+  #newOpener() {
+    return new ConversationOpener({
+      root: this.#root,
+      settings: this.#settings,
+      conversation: this.#conversation,
+      onFound: (draftKey) => {
         this.#composer.rename(draftKey);
-        this.#conversation.connect(settings.socketUrl);
-        this.#surroundings.onFound?.(settings.pageOf(id));
-      },
-      onNone: () => this.#startNew(),
-      onLost: () => this.#conversation.wait(),
-      onRefused: (problem) => {
-        settings.begin();
-        this.#conversation.refuse(problem);
+        this.#surroundings.onFound?.(this.#settings.pageOf(this.#settings.conversationId));
       },
     });
-  }
-
-  /** There is nothing on the server yet, but what was promised is to go there. */
-  #startNew() {
-    this.#settings.begin();
-    this.#conversation.begin();
-    if (this.#conversation.hasUnsent) void this.#ofAgent.create();
-  }
-
-  /** What was promised goes where it was meant for, whether that is on the server by now or not. @param {string} id */
-  #create(id) {
-    this.#settings.begin(id);
-    void this.#ofAgent.create();
   }
 
   /** End all that it does; its elements are of no use any more. */
   close() {
     this.#closing.abort();
     clearInterval(this.#clock);
-    this.#ofAgent.close();
-    this.#conversation.connection.close();
+    this.#opener.close();
   }
 
   #listen() {
@@ -245,7 +210,7 @@ export class Chat {
     const parts = { conversation, sender: this.#sender, transcript: this.#transcript, settings: this.#settings };
     listenToTranscript(this.#transcript, wishesOf(parts), signal);
     listenToBrowser({
-      connection: conversation.connection,
+      connection: this.#opener,
       onInSight: () => this.schedule(),
       hasUnsent: () =>
         this.#composer.text !== "" || this.#tray.isInUse || this.#transcript.isEditing || conversation.hasUnsent,
@@ -280,7 +245,7 @@ export class Chat {
   #buttons() {
     return [
       ["cancel-turn", () => this.#conversation.cancelTurn()],
-      ["reconnect", () => this.#conversation.connection.reconnect()],
+      ["reconnect", () => this.#opener.reconnect()],
       ["reload", () => location.reload()],
       ["notice-close", () => this.#conversation.dismissNotice()],
       ["help-open", () => this.#help.showModal()],

@@ -94,12 +94,6 @@ export const focusedBeside = (node) => /** @type {Root} */ (node.getRootNode()).
 /** What the template has put there for the scripts. @param {Root} root @param {string} id */
 export const jsonIn = (root, id) => JSON.parse(byId(root, id, HTMLScriptElement).text);
 
-/** The page's token against requests of other sites. @param {Root} root */
-export function tokenIn(root) {
-  const field = root.querySelector("[name=csrfmiddlewaretoken]");
-  return field instanceof HTMLInputElement ? field.value : "";
-}
-
 /** Whether a key belongs to an input method. In Safari its last Enter comes after the composition: only the code says so. @param {KeyboardEvent} event */
 export const isComposing = (event) => event.isComposing || event.keyCode === 229;
 
