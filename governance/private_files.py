@@ -1,6 +1,7 @@
 """Files and directories that are for the server's user alone: what people wrote, keys, sessions."""
 
 import os
+import shutil
 import stat
 from contextlib import suppress
 from pathlib import Path
@@ -38,3 +39,21 @@ def restrict(path: Path) -> None:
         is_open = status.st_uid == os.geteuid() and status.st_mode & _OTHERS
         if is_open and not (status.st_mode & stat.S_ISVTX or path.resolve().parent == Path("/")):
             path.chmod(stat.S_IMODE(status.st_mode) & ~_OTHERS)
+
+
+def remove_directory(path: Path) -> None:
+    """Delete a directory with all that is in it, also where directories inside may not be written. Raise `OSError`."""
+    try:
+        shutil.rmtree(path)
+    except PermissionError:
+        _allow_writing(path)
+        shutil.rmtree(path)
+
+
+def _allow_writing(path: Path) -> None:
+    path.chmod(0o700)
+    for _path, names, _files, directory in os.fwalk(path):
+        for name in names:
+            # By the descriptor, and through no link: somebody may still write here.
+            with suppress(OSError, NotImplementedError):
+                os.chmod(f"/proc/self/fd/{directory}/{name}", 0o700, follow_symlinks=False)

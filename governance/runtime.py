@@ -1,7 +1,6 @@
 """The executor of this process: one for each event loop, made from the settings at its first use."""
 
 import os
-import shutil
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from governance.db import run_in_db_thread
 from governance.mcp_servers import runtime as mcp_servers
 from governance.per_loop import PerLoop
 from governance.policies import DatabasePolicySource
-from governance.private_files import make_directory, restrict
+from governance.private_files import make_directory, remove_directory, restrict
 from governance.site_limits import log_limits
 from governance.toolbox.workspace import workspace_at
 
@@ -153,7 +152,7 @@ def remove_workspace(scope: str) -> None:
         if path.is_symlink():
             path.unlink()
         else:
-            shutil.rmtree(path)
+            remove_directory(path)
 
 
 def _make() -> ToolExecutor:
