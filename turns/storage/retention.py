@@ -198,10 +198,12 @@ def _depth(conversation_id: UUID, parents: Mapping[UUID, UUID | None]) -> int:
 def empty_conversations(conversation_ids: Collection[UUID]) -> Iterator[None]:
     """Delete what was said and done in conversations. Yield after each piece, so that others get in between.
 
-    Rows of turns, calls, cancels, repairs and decisions stay.
+    Rows of turns, calls, cancels, repairs and decisions stay. A title, which the first message gives, goes last. So where
+    there is none, nothing is left of turns but of those that came later.
     """
     for conversation_id in conversation_ids:
-        for turns in _batches_of_turns(Q(conversation=conversation_id), order=["number"]):
+        full = Q(conversation=conversation_id) & (_HAS_CONTENTS | ~Q(conversation__title=""))
+        for turns in _batches_of_turns(full, order=["number"]):
             few = [turn.pk for turn in turns]
             for _deleted in _delete_events(few):
                 yield
@@ -212,7 +214,10 @@ def empty_conversations(conversation_ids: Collection[UUID]) -> Iterator[None]:
                 CancelRequest.objects.filter(turn__in=few).update(note="")
                 Repair.objects.filter(turn__in=few).update(text="")
             yield
-    Conversation.objects.filter(pk__in=conversation_ids).update(title="", parked_reason="")
+    titled = Conversation.objects.filter(pk__in=conversation_ids).exclude(
+        title="", parked_reason=""
+    )
+    titled.update(title="", parked_reason="")
 
 
 def _delete_texts(turn_ids: Sequence[UUID]) -> int:

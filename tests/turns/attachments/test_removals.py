@@ -10,13 +10,15 @@ from uuid import UUID
 import pytest
 from django.core.files.storage import storages
 
+from governance import CancelSource
 from tests import files_to_attach as files
 from tests.support import eventually
+from tests.turns.row_factory import RowFactory
 from tests.turns.support import ChatDriver, in_database
 from turns import services
 from turns.attachments import rows
 from turns.endings import deletions
-from turns.models import Attachment, Conversation
+from turns.models import Attachment, Conversation, Turn
 from turns.storage import retention
 from turns.testing import text
 
@@ -104,6 +106,43 @@ async def test_a_file_that_stays_holds_up_no_other_conversation(
     await deletions.finish(notify_owner=lambda *_: None)
     await is_emptied(chat.id)
     assert stored(storage) == []
+
+
+def deleted(owner: Any, number: int, *paths: str) -> UUID:
+    """Plant a conversation with files, and delete it where no process empties it."""
+    place = Conversation.objects.create(pk=UUID(int=number), owner=owner, title="planted")
+    turn = RowFactory(conversation=place).turn()
+    for path in paths:
+        Attachment.objects.create(
+            owner=owner, conversation=place, turn=turn, path=path, status=rows.STORED, size=1
+        )
+    deletions.hide(place.pk, owner, CancelSource.API)
+    return place.pk
+
+
+async def test_what_cannot_be_emptied_keeps_no_others_from_their_turn(ada, refused, monkeypatch):
+    monkeypatch.setattr(deletions, "AT_ONCE", 1)
+    refused.add("kept")
+    stuck = await in_database(lambda: deleted(ada, 1, "kept"))
+    other = await in_database(lambda: deleted(ada, 1 << 127))
+
+    async def looked_and_found() -> bool:
+        await deletions.finish(notify_owner=lambda *_: None)
+        return await Conversation.objects.filter(pk=other, emptied_at__isnull=False).aexists()
+
+    await eventually(looked_and_found)
+    assert (await Conversation.objects.aget(pk=stuck)).emptied_at is None
+
+
+async def test_what_is_empty_but_for_a_file_is_not_emptied_again(ada, refused):
+    refused.add("kept")
+    stuck = await in_database(lambda: deleted(ada, 1, "kept"))
+    versions = []
+    for _ in range(2):
+        await deletions.finish(notify_owner=lambda *_: None)
+        versions.append((await Conversation.objects.aget(pk=stuck)).history_version)
+    assert versions == [1, 1]
+    assert (await Turn.objects.aget()).user_message == ""
 
 
 async def test_files_that_wait_for_a_storage_keep_no_conversation_open(chat, storage, settings):
