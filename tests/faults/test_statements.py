@@ -1,4 +1,4 @@
-"""Hot statements on PostgreSQL: the tests of both ways, once more. Elsewhere they run on SQLite."""
+"""What differs on PostgreSQL: the tests of hot statements both ways, once more, and those of locked rows."""
 
 import os
 import subprocess
@@ -9,13 +9,17 @@ from scripts.servers import Postgres
 from tests.support import LONG_PATIENCE
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-BOTH_WAYS = ("tests/governance/test_prepared_statements.py", "tests/turns/test_hot_statements.py")
+TESTS = (
+    "tests/governance/test_prepared_statements.py",
+    "tests/turns/test_hot_statements.py",
+    "tests/turns/test_locked_rows.py",
+)
 
 
-def test_each_way_has_the_same_rows_on_postgresql(postgres: Postgres):
+def test_statements_have_the_same_rows_and_wait_for_the_same_on_postgresql(postgres: Postgres):
     postgres.run("CREATE DATABASE statements")
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *BOTH_WAYS],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *TESTS],
         cwd=ROOT,
         env={**os.environ, "TEST_DATABASE_URL": postgres.database_url("statements")},
         capture_output=True,

@@ -71,9 +71,11 @@ def settle_of_dead_processes() -> list[log.Batch]:
 
 
 def _settle_ended(turn: Turn, row: CallRow, *, after: timedelta) -> log.Batch | None:
-    """Settle a call whose process has ended, that long after it was given up."""
-    seconds = max(after.total_seconds(), 0.0)
-    return settle(turn.pk, row.call_id, LateSettlement(kind=PROCESS_ENDED, text="", after=seconds))
+    """Settle a call whose process has ended, that long after it was given up, unless somebody writes there just now."""
+    late = LateSettlement(kind=PROCESS_ENDED, text="", after=max(after.total_seconds(), 0.0))
+    with transaction.atomic():
+        is_free = log.lock_of(turn.pk, waits=False)
+        return settle(turn.pk, row.call_id, late) if is_free else None
 
 
 def _turns_of(rows: Iterable[CallRow]) -> dict[str, Turn]:

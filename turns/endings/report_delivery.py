@@ -4,6 +4,7 @@ A report is part of the next message that its conversation gets. Where nothing g
 queued to carry it. But nothing begins by itself after a cancel (C7).
 """
 
+from contextlib import suppress
 from uuid import UUID, uuid4
 
 from django.db import transaction
@@ -14,7 +15,7 @@ from turns.cancelling.descendants import CUT_OFF
 from turns.core import texts
 from turns.core.turns import ACTIVE_STATUSES, TurnStatus
 from turns.events import log
-from turns.exceptions import TurnsError
+from turns.exceptions import ConversationNotFound, TurnsError
 from turns.history.reports import UNDELIVERED, undelivered
 from turns.models import CancelRequest, Conversation, Turn
 from turns.queueing import queue, turn_tree
@@ -41,14 +42,14 @@ def enqueue_report_turns(*, limit: int = 100) -> list[log.Batch]:
     """Queue what carries the reports that somebody has left behind who should have.
 
     Those that have to wait for a person are not even looked at. They may be many, and wait for ever. Some of them
-    cannot be delivered yet: an agent is gone, or a queue is full. So each run begins with another one.
+    cannot be delivered yet: an agent is gone, a queue is full, or somebody writes there. So each run begins with another one.
     """
     first = Case(When(parent__conversation__gte=uuid4(), then=0), default=1)
     places = _left_behind().order_by(first, "parent__conversation_id")
     return [
         batch
         for (pk,) in places.values_list("parent__conversation_id").distinct()[:limit]
-        if (batch := enqueue_report_turn(pk)) is not None
+        if (batch := enqueue_report_turn(pk, waits=False)) is not None
     ]
 
 
@@ -74,12 +75,15 @@ def _left_behind() -> QuerySet[Turn]:
     )
 
 
-def enqueue_report_turn(conversation_id: UUID) -> log.Batch | None:
-    """Queue a turn for the reports that are due to an idle conversation; None if there is nothing to begin."""
+def enqueue_report_turn(conversation_id: UUID, *, waits: bool = True) -> log.Batch | None:
+    """Queue a turn for the reports that are due to an idle conversation; None if there is nothing to begin.
+
+    Without `waits` one that somebody is writing is as good as busy.
+    """
     if _FIRST_REPORT.first(conversation_id=conversation_id) is None:
         return None
-    with transaction.atomic():
-        conversation = _locked(conversation_id)
+    with suppress(ConversationNotFound), transaction.atomic():
+        conversation = _locked(conversation_id, waits=waits)
         if conversation.turns.filter(status__in=ACTIVE_STATUSES).exists():
             return None  # its next turn takes them
         due = _due(conversation_id)
@@ -101,6 +105,7 @@ def enqueue_report_turn(conversation_id: UUID) -> log.Batch | None:
             depth=depth, is_detached=above is not None, root=due[-1].root_id
         )
         return conversation_id, queued.events
+    return None
 
 
 def _takes_reports(above: Turn) -> bool:
@@ -132,15 +137,15 @@ _FIRST_REPORT = Select(
 )
 
 
-def _locked(conversation_id: UUID) -> Conversation:
+def _locked(conversation_id: UUID, *, waits: bool) -> Conversation:
     """The conversation, locked behind the one that it works for: a cancel there lets nothing begin here (C10)."""
     above = parent_id_of(conversation_id)
     if above is not None:
         report = undelivered(conversation_id).first()
         if report is not None:  # its family is counted below
-            turn_tree.lock(report.pk)
-        log.locked(above)
-    return log.locked(conversation_id)
+            turn_tree.lock(report.pk, waits=waits)
+        log.locked(above, waits=waits)
+    return log.locked(conversation_id, waits=waits)
 
 
 def _above(report: Turn) -> Turn | None:

@@ -29,13 +29,15 @@ IDLE_AT_ONCE = 100
 LEFT = Cancellation(reason=CancelReason.DISCONNECT, source=CancelSource.POLICY)
 
 
-def join(process: Process, conversation_id: UUID, *, key: str, user_id: Any) -> bool:
+def join(
+    process: Process, conversation_id: UUID, *, key: str, user_id: Any, waits: bool = True
+) -> bool:
     """Note that an open socket shows a conversation to its owner; False for anybody else, who attends to nothing."""
     with transaction.atomic():
         conversation = Conversation.objects.filter(pk=conversation_id, owner_id=user_id).first()
         if conversation is None:
             return False
-        top = log.locked(_top_of(conversation))
+        top = log.locked(_top_of(conversation), waits=waits)
         Viewer.objects.update_or_create(
             key=key, defaults={"process": process, "conversation": conversation, "since": Now()}
         )
@@ -43,31 +45,36 @@ def join(process: Process, conversation_id: UUID, *, key: str, user_id: Any) -> 
     return True
 
 
-def leave(key: str, *, comes_back: bool = False) -> Notifications:
+def leave(key: str, *, comes_back: bool = False, waits: bool = True) -> Notifications:
     """Forget an open socket. Return what is to be told where the policy wants that all ends at once."""
     viewer = Viewer.objects.select_related("conversation").filter(key=key).first()
     if viewer is None:
         return Notifications()
     with suppress(ConversationNotFound), transaction.atomic():
-        top = log.locked(_top_of(viewer.conversation))
+        top = log.locked(_top_of(viewer.conversation), waits=waits)
         viewer.delete()
         if _is_left(top):
             grace = disconnects.grace_period(disconnects.read(), is_clean_close=not comes_back)
             if grace == timedelta(0):
-                return _cancel(top)
+                return _cancel(top, waits=waits)
     return Notifications()
 
 
 def reconcile(process: Process, present: Mapping[str, UUID]) -> Notifications:
-    """Make the rows of a process those of its open sockets. A write may have been lost, or others thought it dead."""
+    """Make the rows of a process those of its open sockets. A write may have been lost, or others thought it dead.
+
+    This and what follows never wait for a conversation that somebody is writing: the next round comes.
+    """
     rows = dict(Viewer.objects.filter(process=process).values_list("key", "conversation_id"))
     notifications = Notifications()
     for key in rows.keys() - present.keys():
-        notifications.add(leave(key, comes_back=True))  # how it went was lost: it may come back
+        # How it went was lost: it may come back.
+        notifications.add(leave(key, comes_back=True, waits=False))
     for key in present.keys() - rows.keys():
         owners = Conversation.objects.filter(pk=present[key]).values_list("owner_id", flat=True)
         for owner_id in owners:
-            join(process, present[key], key=key, user_id=owner_id)
+            with suppress(ConversationNotFound):
+                join(process, present[key], key=key, user_id=owner_id, waits=False)
     return notifications
 
 
@@ -80,7 +87,7 @@ def forget_lost() -> None:
     lost = Viewer.objects.filter(process__ended_at__isnull=False).select_related("conversation")
     for conversation in {viewer.conversation for viewer in lost}:
         with suppress(ConversationNotFound), transaction.atomic():
-            top = log.locked(_top_of(conversation))
+            top = log.locked(_top_of(conversation), waits=False)
             lost.filter(conversation=conversation).delete()
             _is_left(top)
 
@@ -98,9 +105,9 @@ def end_overdue() -> Notifications:
     overdue = unattended.filter(unattended_since__lte=Now() - grace)
     for pk in list(overdue.values_list("pk", flat=True)):
         with suppress(ConversationNotFound), transaction.atomic():
-            top = log.locked(pk)
+            top = log.locked(pk, waits=False)
             if overdue.filter(pk=pk).exists():  # nobody has come back before the row was ours
-                notifications.add(_cancel(top))
+                notifications.add(_cancel(top, waits=False))
     return notifications
 
 
@@ -110,7 +117,7 @@ def _forget_idle(unattended: QuerySet[Conversation]) -> None:
     idle = unattended.filter(~Exists(active)).values_list("pk", flat=True)
     for pk in list(idle[:IDLE_AT_ONCE]):
         with suppress(ConversationNotFound), transaction.atomic():
-            top = log.locked(pk)
+            top = log.locked(pk, waits=False)
             if not _active(tree_of(top.pk)).exists():
                 Conversation.objects.filter(pk=pk).update(unattended_since=None)
 
@@ -140,13 +147,16 @@ def _is_left(top: Conversation) -> bool:
     return True
 
 
-def _cancel(top: Conversation) -> Notifications:
-    """Store that what was left behind ends. What was begun later, by a program, never had a viewer and goes on."""
+def _cancel(top: Conversation, *, waits: bool) -> Notifications:
+    """Store that what was left behind ends. What was begun later, by a program, never had a viewer and goes on.
+
+    All of it or nothing: raise `ConversationNotFound` if somebody has a part of it locked and we do not wait.
+    """
     Conversation.objects.filter(pk=top.pk).update(unattended_since=None)
     family = tree_of(top.pk)
     left = [turn for turn in _active(family).order_by("number") if _had_viewer(turn, top)]
     conversation_ids = {turn.conversation_id for turn in left}
-    conversations = [log.locked(pk) for pk in family if pk in conversation_ids]
+    conversations = [log.locked(pk, waits=waits) for pk in family if pk in conversation_ids]
     return cancel_requests.cancel_turns(left, LEFT, conversations=conversations)
 
 

@@ -19,11 +19,14 @@ def root_of(turn: Turn) -> UUID:
     return turn.root_id or turn.pk
 
 
-def lock(turn_id: UUID) -> None:
-    """Lock the conversation that the family of a turn began in, before any below it. So its size is counted once at a time."""
+def lock(turn_id: UUID, *, waits: bool = True) -> None:
+    """Lock the conversation that the family of a turn began in, before any below it. So its size is counted once at a time.
+
+    Raise `ConversationNotFound` if somebody else has the lock and we do not wait.
+    """
     above = Turn.objects.filter(pk=turn_id, root__isnull=False)
     for conversation_id in above.values_list("root__conversation", flat=True):
-        log.locked(conversation_id)
+        log.locked(conversation_id, waits=waits)
 
 
 def refusal(turn: Turn) -> str | None:
