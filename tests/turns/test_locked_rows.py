@@ -1,5 +1,6 @@
-"""Rows that somebody else has locked: rounds pass them by. SQLite has no such locks."""
+"""Rows that somebody else has locked: rounds pass them by, and who deletes a user waits for writers. SQLite has no such locks."""
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -7,17 +8,25 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from django.db import connection, connections
+from django.db import connection, connections, transaction
 from django.db.models.functions import Now
+from django.db.models.signals import pre_delete
 from django.utils import timezone
 
+from governance import recorder
+from governance.core import calls as core_calls
+from governance.models import ToolCall
+from tests.support import PATIENCE, eventually_sync
 from tests.turns.row_factory import RowFactory
 from tests.turns.support import FakeTools
 from turns.calls import late_settlements
+from turns.core.events import TurnError
 from turns.endings import report_delivery
-from turns.models import Conversation, Process, Turn, Viewer
+from turns.events import log
+from turns.models import Conversation, Event, Process, Turn, Viewer
 from turns.presence import viewers
 from turns.processes.process_registry import register, retire
+from turns.storage.turn_lock import lock_live_turn
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -143,3 +152,49 @@ def test_what_ended_with_its_process_is_told_once_nobody_writes_there(
     with held(factory.id):
         assert late_settlements.settle_of_dead_processes() == []
     assert len(late_settlements.settle_of_dead_processes()) == 1
+
+
+def test_a_user_goes_with_all_that_a_turn_at_work_writes_meanwhile(
+    ada: Any, factory: RowFactory, here: Process
+):
+    turn = factory.turn("running", owner=here, epoch=1)
+    written: list[bool] = []
+
+    def write() -> None:
+        """As the turn's owner stores a step: its calls and its events."""
+        try:
+            with transaction.atomic():
+                row = lock_live_turn(turn.pk, epoch=1)
+                written.append(row is not None)
+                if row is not None:
+                    calls = [core_calls.ToolCall(id="c1", tool_name="quick")]
+                    recorder.insert_pending(calls, group=str(turn.pk), step=1)
+                    log.append(row.conversation, turn.pk, TurnError(code="x", message="x"))
+        finally:
+            connection.close()
+
+    writing = threading.Thread(target=write)
+
+    def begin(**_facts: Any) -> None:
+        """What goes is known by now, and nothing has gone but what `follow_user` deletes."""
+        writing.start()
+        eventually_sync(lambda: not writing.is_alive() or _somebody_waits())
+
+    pre_delete.connect(begin, sender=type(ada))
+    try:
+        ada.delete()
+    finally:
+        pre_delete.disconnect(begin, sender=type(ada))
+    writing.join(PATIENCE)
+    assert written == [False]
+    assert not ToolCall.objects.exists()
+    assert not Event.objects.exists()
+
+
+def _somebody_waits() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT 1 FROM pg_stat_activity"
+            " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        )
+        return cursor.fetchone() is not None

@@ -149,12 +149,20 @@ def _active(conversation_ids: list[UUID]) -> "QuerySet[Turn]":
 def follow_user(sender: object, *, instance: Model, **_facts: Any) -> None:
     """Delete what no key leads to of a user whose row is about to go: tool calls, decisions and workspaces."""
     conversations = Conversation.objects.filter(owner_id=instance.pk)
+    _lock(conversations)
     turns = Turn.objects.filter(conversation__in=conversations)
     groups = [str(turn_id) for turn_id in turns.values_list("pk", flat=True)]
     for start in range(0, len(groups), AT_ONCE):
         recorder.delete_calls(groups[start : start + AT_ONCE], with_decisions=True)
     for conversation_id in conversations.filter(parent=None).values_list("pk", flat=True):
         transaction.on_commit(partial(remove_workspace, str(conversation_id)), robust=True)
+
+
+def _lock(conversations: "QuerySet[Conversation]") -> None:
+    """Lock them all, parents first as everywhere. Whoever is writing ends that first, and finds nothing afterwards."""
+    level = conversations.filter(parent=None)
+    while list(level.select_for_update().order_by("pk").values_list("pk", flat=True)):
+        level = Conversation.objects.filter(parent__in=level)
 
 
 @run_in_db_thread
