@@ -1,6 +1,7 @@
 """A turn while a process runs it: its token, its runner, and how long it may take to end."""
 
 import asyncio
+from collections.abc import Callable
 
 from governance import CancellationToken, LiveCall
 from turns.core.ports import ClaimedTurn
@@ -10,7 +11,10 @@ from turns.core.tracing import turn_span
 
 
 class RunningTurn:
-    """A turn that this process runs. `overdue` is done once it should have ended and has not."""
+    """A turn that this process runs. `overdue` is done once it should have ended and has not.
+
+    A fenced one is not ours any more. `when_lost` is called when its runner has ended.
+    """
 
     def __init__(self, turn: ClaimedTurn, *, cancel_bound: float) -> None:
         self.turn = turn
@@ -19,6 +23,7 @@ class RunningTurn:
         self.token.on_cancel(self.span.note_request)
         self.runner: TurnRunner | None = None
         self.is_fenced = False
+        self.when_lost: Callable[[], object] = lambda: None
         self._timeouts: set[int] = set()  # the changes of limits that were applied
         self._loop = asyncio.get_running_loop()
         self.overdue: asyncio.Future[None] = self._loop.create_future()

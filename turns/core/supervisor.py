@@ -228,6 +228,8 @@ class TurnSupervisor:
             del self._live[turn.id]
             self._scopes.clear(scope, live.token)
             self._leave_behind(runner)
+            if live.is_fenced:
+                runner.add_done_callback(lambda _: live.when_lost())
 
     async def _apply_stored(self) -> None:
         """Apply at once what is stored; the poll and every write would find it, too."""
@@ -253,6 +255,7 @@ class TurnSupervisor:
             return await live.runner.run()
         except Fenced:
             logger.warning("A turn was fenced", extra=ids)
+            live.is_fenced = True
             return None
         except NotStored:
             logger.exception("What happened in a turn could not be stored", extra=ids)

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -20,12 +21,13 @@ from django.utils.translation import gettext as _
 from governance import Cancellation, CancelReason, CancelSource, recorder
 from governance.db import run_in_db_thread, run_in_query_thread
 from governance.db_clock import database_now
-from governance.runtime import remove_workspace
+from governance.runtime import remove_workspace, workspace_of
 from turns.attachments import rows as attachments
 from turns.attachments.threads import in_storage_thread
 from turns.cancelling import cancel_requests
 from turns.cancelling.descendants import cancel_descendants, cancel_with_descendants
 from turns.core.turns import ACTIVE_STATUSES
+from turns.endings import recovery
 from turns.events import log
 from turns.events.notifications import Notifications, NotifyOwner, notify
 from turns.exceptions import ConversationNotFound, MessageRejected
@@ -163,6 +165,14 @@ def _lock(conversations: "QuerySet[Conversation]") -> None:
     level = conversations.filter(parent=None)
     while list(level.select_for_update().order_by("pk").values_list("pk", flat=True)):
         level = Conversation.objects.filter(parent__in=level)
+
+
+async def remove_left_behind(turn_id: UUID, workspace: Path) -> None:
+    """Remove what tools have written since their turn was deleted with its user; nothing of it runs any more."""
+    root = workspace_of("")
+    if root is not None and await run_in_query_thread(recovery.find_deleted)([turn_id]):
+        scope, *_below = workspace.relative_to(root).parts
+        await asyncio.to_thread(remove_workspace, scope)
 
 
 @run_in_db_thread

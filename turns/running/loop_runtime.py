@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from uuid import UUID
 
 from governance import LoopDetector, rollups
@@ -193,9 +194,11 @@ class Runtime:
 
     async def _make_runner(self, live: RunningTurn) -> TurnRunner:
         turn, token, lease = live.turn, live.token, self.ownership.lease
+        config = await until_done(partial(turn_config_of, turn, token=token), lease=lease)
+        live.when_lost = partial(self._clear_up, turn.id, config.workspace)
         return TurnRunner(
             turn,
-            config=await until_done(partial(turn_config_of, turn, token=token), lease=lease),
+            config=config,
             executor=await get_executor(),
             journal=DatabaseJournal(
                 turn,
@@ -209,6 +212,12 @@ class Runtime:
             loops=_loop_detector(),
             token=token,
         )
+
+    def _clear_up(self, turn_id: UUID, workspace: Path | None) -> None:
+        """Leave no workspace of a turn that is not ours any more because it was deleted."""
+        if workspace is not None and self.ownership.lease.is_held:
+            work = deletions.remove_left_behind(turn_id, workspace)
+            background.spawn(work, name="workspace of a deleted turn")
 
     async def _note_draining(self) -> None:
         """Let others see that this process starts nothing more; it drains whether they do or not."""

@@ -1,6 +1,7 @@
 """Deleting a conversation. It is hidden at once, what runs is cancelled, no word of it stays, and the record does."""
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from django.contrib.auth.models import AbstractUser
 from django.urls import reverse
 from django.utils import timezone
 
-from governance import CancelSource
+from governance import CancelSource, ToolContext, make_tool, registry
 from governance.models import Approval, ToolCall
 from governance.runtime import workspace_of
 from tests.staff import sign_in
@@ -251,6 +252,44 @@ async def test_what_runs_for_a_user_who_is_deleted_ends_with_the_user(
 
     await eventually(is_idle)
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+async def test_what_a_tool_writes_after_its_user_was_deleted_goes_when_it_ends(
+    chat: ChatDriver, scribbling: None, settings: Any, tmp_path: Path
+):
+    settings.TURNS_SWEEP_INTERVAL = 0.05
+    use_scripts(chat, go=[[spawn("s1", "dig")], [text("It digs.")]], dig=[[call("c1", "scribble")]])
+    await chat.run()
+    below = await child("dig", status="running")
+    await chat.running(below.pk, "c1")
+    await in_database(chat.user.delete)
+
+    async def is_idle() -> bool:
+        return await runtime.live_turns() == 0
+
+    await eventually(is_idle)
+    await eventually(lambda: not any(tmp_path.iterdir()))
+
+
+@pytest.fixture
+def scribbling() -> Iterator[None]:
+    """A tool that leaves a file in its workspace when it is cancelled."""
+
+    async def scribble(context: ToolContext) -> None:
+        """Wait, and write."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            asyncio.get_running_loop().call_soon(leave_note, context.workspace)
+
+    registry.register(make_tool(scribble))
+    yield
+    registry.unregister("scribble")
+
+
+def leave_note(workspace: Path) -> None:
+    workspace.mkdir(parents=True, exist_ok=True)
+    (workspace / "note.txt").write_text(SECRET)
 
 
 async def test_the_admin_deletes_no_user_who_has_conversations(chat: ChatDriver):
