@@ -7,7 +7,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from django.db import connection
+from django.db import connection, transaction
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
@@ -27,19 +27,20 @@ def register(
 ) -> Process:
     """Write this process down as a possible owner of turns; its lease begins now, by the database's clock."""
     pid = os.getpid()
-    process = Process.objects.create(
-        host=socket.gethostname()[:255],
-        boot_id=boot_id(),
-        pid_namespace=pid_namespace(),
-        pid=pid,
-        start_ticks=start_ticks(pid),
-        name=(name or app_settings.PROCESS_NAME)[:255],
-        code_version=code_version(),
-        role=role,
-        turn_limit=turn_limit,
-        has_shared_layer=has_shared_layer,
-    )
-    renew(process)
+    with transaction.atomic():  # without a lease others would take it for dead
+        process = Process.objects.create(
+            host=socket.gethostname()[:255],
+            boot_id=boot_id(),
+            pid_namespace=pid_namespace(),
+            pid=pid,
+            start_ticks=start_ticks(pid),
+            name=(name or app_settings.PROCESS_NAME)[:255],
+            code_version=code_version(),
+            role=role,
+            turn_limit=turn_limit,
+            has_shared_layer=has_shared_layer,
+        )
+        renew(process)
     return process
 
 

@@ -6,11 +6,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 import pytest
+from django.db.models.signals import post_save
 
 from tests.turns.row_factory import make_process
 from tests.turns.support import in_database, row
+from tests.turns.threads import at_once
 from turns.models import Process
 from turns.processes import process_registry
 from turns.running import runtime
@@ -30,6 +33,19 @@ def test_this_process_is_alive_until_it_retires(db):
     process_registry.retire(process)
     process.refresh_from_db()
     assert process.ended_at == ended_at
+
+
+def test_nobody_sees_a_process_before_its_lease_has_begun():
+    def look_from_elsewhere(**_signal: Any) -> None:
+        """As another process does that sweeps in this very moment."""
+        at_once([process_registry.end_dead])
+
+    post_save.connect(look_from_elsewhere, sender=Process)
+    try:
+        process = process_registry.register()
+    finally:
+        post_save.disconnect(look_from_elsewhere, sender=Process)
+    assert process_registry.renew(process)
 
 
 def test_a_process_that_has_ended_has_no_start():
