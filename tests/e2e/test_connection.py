@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from playwright.async_api import Error, expect
+from playwright.async_api import Error, Page, expect
 
 from tests.e2e.browser_user import BrowserUser
 from tests.e2e.chat import Chat, cancel_button, click_and_see, state
@@ -98,6 +98,12 @@ async def test_a_crash_of_the_server_interrupts_the_turn_and_the_page_comes_back
     await expect(page.get_by_text(re.compile(r"^\[(INTERRUPTED|CANCELLED)\]"))).to_be_visible()
 
 
+async def sign_out(page: Page) -> None:
+    """Press the button, and wait for the page that says it is done: the form asks for a token first."""
+    await page.get_by_role("button", name="Sign out").click()
+    await expect(page.get_by_role("heading", name="You are signed out")).to_be_visible()
+
+
 async def written_signed_out(person: BrowserUser, text: str) -> tuple[Chat, Chat]:
     """Sign out in one tab, and write in the other one; return this one and that one."""
     person.expect_problem("status of 401")  # of a list that is read again at that moment
@@ -105,7 +111,7 @@ async def written_signed_out(person: BrowserUser, text: str) -> tuple[Chat, Chat
     await person.sign_in(page)
     chat = await person.start_conversation(page)
     other = await person.join(chat)
-    await other.page.get_by_role("button", name="Sign out").click()
+    await sign_out(other.page)
     await expect(chat.connection).to_have_text("Signed out")
     await chat.say(text)
     await expect(chat.sent).to_contain_text("Will be sent when connected")
@@ -150,7 +156,7 @@ async def test_what_is_written_signed_out_is_never_sent_under_another_user(open_
     await chat.page.reload()
     await expect(chat.connection).to_have_text("Connected")
     await expect(chat.sent).to_have_count(0)
-    await chat.page.get_by_role("button", name="Sign out").click()
+    await sign_out(chat.page)
     await sign_in_elsewhere(person, chat, other, "demo")
     await chat.page.go_back()
     await expect(chat.answers.last).to_contain_text("Mine alone.")

@@ -7,6 +7,7 @@ from tests.e2e.browser_user import BrowserUser
 from tests.e2e.test_accessibility import check
 from tests.e2e.test_attachments import PHOTO, attach, waiting
 from tests.e2e.test_beginning import conversations
+from tests.e2e.test_connection import sign_out
 from tests.e2e.test_conversations import choose, entry
 from tests.governance.toolbox.http_server import HttpServer, answer
 
@@ -63,8 +64,7 @@ async def test_a_sign_out_in_another_tab_is_noticed(open_browser, site):
     await person.sign_in(page)
     chat = await person.start_conversation(page)
     other = await person.join(chat)
-    await other.page.get_by_role("button", name="Sign out").click()
-    await expect(other.page.get_by_role("heading", name="You are signed out")).to_be_visible()
+    await sign_out(other.page)
     await check(other.page)
     await expect(chat.connection).to_have_text("Signed out")
     await expect(page.locator("#banner")).to_contain_text("Your session ended.")
@@ -74,8 +74,7 @@ async def test_a_sign_out_in_another_tab_is_noticed(open_browser, site):
 
 async def signed_in_anew(person: BrowserUser, page: Page, name: str) -> None:
     """Sign out in a tab, and in again."""
-    await page.get_by_role("button", name="Sign out").click()
-    await expect(page.get_by_role("heading", name="You are signed out")).to_be_visible()
+    await sign_out(page)
     await page.goto(f"{person.site.url}/login/")
     await person.sign_in(page, name)
     await expect(page.get_by_role("heading", name="Conversations")).to_be_visible()
@@ -99,8 +98,7 @@ async def test_pages_that_are_older_than_the_last_sign_in_work_on(open_browser, 
     await listed.get_by_label("Title").fill("Outlasting")
     await listed.get_by_label("Title").press("Enter")
     await expect(entry(listed, "Outlasting")).to_be_visible()
-    await old.get_by_role("button", name="Sign out").click()
-    await expect(old.get_by_role("heading", name="You are signed out")).to_be_visible()
+    await sign_out(old)
     await expect(chat.connection).to_have_text("Signed out")
 
 
@@ -113,8 +111,7 @@ async def test_an_empty_page_shows_the_sign_out_and_sends_what_it_kept_after_a_s
     await person.sign_in(page)
     chat = await person.begin(page)
     other = await person.open("/")
-    await other.get_by_role("button", name="Sign out").click()
-    await expect(other.get_by_role("heading", name="You are signed out")).to_be_visible()
+    await sign_out(other)
     await chat.say("say Kept for you.")
     await expect(chat.connection).to_have_text("Signed out")
     await expect(chat.page.get_by_role("link", name="Sign in")).to_be_visible()
