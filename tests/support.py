@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
-from governance import ApprovalRule, PolicyLevels, Tool, ToolLimits
+from governance import ApprovalRule, LiveCall, PolicyLevels, Tool, ToolLimits
 
 T = TypeVar("T")
 
@@ -65,6 +65,22 @@ def eventually_sync(condition: Callable[[], T | None], *, timeout: float = PATIE
             pause * 1.3, _LONGEST_PAUSE
         )  # who asks all the time slows down what he waits for
     return answer
+
+
+def pass_time(seconds: float) -> None:
+    """Put the clock of this event loop ahead, for good: what becomes due by then is due now."""
+    loop: Any = asyncio.get_running_loop()
+    now = loop.time
+    loop.time = lambda: now() + seconds
+
+
+async def until_touched(call: LiveCall) -> None:
+    """Wait until a sign of life has moved the moment at which a call is silent for too long."""
+    deadline = call.limits.deadline
+    assert deadline is not None
+    assert deadline.idle_timeout is not None
+    due = deadline.loop_time() + deadline.idle_timeout
+    await eventually(lambda: deadline.reached_by(due) is None)
 
 
 async def cancel(task: asyncio.Task[Any]) -> None:

@@ -27,6 +27,7 @@ from turns.core.history import violations
 from turns.core.messages import Message
 from turns.events import sinks
 from turns.models import CancelRequest, Turn
+from turns.running import runtime
 from turns.testing import Item, ScriptedChatModel
 
 PROMISED_MS = with_room(1_000)  # from a cancel to the end of what it ends (C1)
@@ -310,6 +311,14 @@ def registered_fake_tools() -> Iterator[FakeTools]:
         _PROPS.open_all()
         for tool in _TOOLS:
             registry.unregister(tool.name)
+
+
+def run_out_of_time(turn_id: UUID) -> None:
+    """Do what the clock of a turn that runs here does at its end."""
+    turn = runtime.find_turn(turn_id)
+    assert turn is not None
+    assert turn.runner is not None
+    turn.runner.request_report()
 
 
 def is_paused(clock: TurnClock) -> bool:

@@ -19,7 +19,7 @@ from governance.runtime import prepare_tools
 from tests.governance.mcp.support import HERE
 from tests.spans import Spans, events, recorded_spans, texts, tree
 from tests.support import PATIENCE, eventually
-from tests.turns.support import CHAT_MODEL, ChatDriver, in_database
+from tests.turns.support import CHAT_MODEL, ChatDriver, in_database, run_out_of_time
 from tests.turns.tools.scripted_agents import ask, child, spawn, use_scripts
 from turns.core.chat_model import Usage
 from turns.core.exceptions import ChatModelError
@@ -162,9 +162,11 @@ async def a_call_out_of_time(chat: ChatDriver, settings: Any) -> None:
 
 
 async def a_turn_out_of_time(chat: ChatDriver, settings: Any) -> None:
-    settings.TURNS_TURN_TIMEOUT = 0.05
     chat.use_script([call("a", "held")])
-    await chat.run()
+    turn_id = await chat.say()
+    await chat.running(turn_id, "a")
+    run_out_of_time(turn_id)
+    await chat.ended(turn_id)
 
 
 async def too_many_steps(chat: ChatDriver, settings: Any) -> None:

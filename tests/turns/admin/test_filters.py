@@ -11,7 +11,7 @@ from governance import call_filters
 from governance.admin.readonly import CappedPaginator
 from governance.models import Approval, Export, ToolCall
 from tests.turns.row_factory import RowFactory, make_process, make_question, make_repair
-from tests.turns.support import in_database
+from tests.turns.support import in_database, run_out_of_time
 from turns.models import CancelRequest, Conversation, Repair, Turn
 from turns.testing import call, text
 
@@ -277,9 +277,11 @@ async def test_limits_that_ran_out_are_found_by_their_filters(
     chat.use_script([call("c", "quick")], [text("Fine.")])
     steps = await chat.run()
     settings.TURNS_STEP_LIMIT = 20
-    settings.TURNS_TURN_TIMEOUT = 0.2
     chat.use_script([call("d", "held")], [text("Fine.")])
-    time = await chat.run()
+    turn_id = await chat.say()
+    await chat.running(turn_id, "d")
+    run_out_of_time(turn_id)
+    time = await chat.ended(turn_id)
 
     def check():
         assert [row.pk for row in found(admin_client, Turn, ran_out="time")] == [time.pk]

@@ -11,7 +11,7 @@ from governance import services as governance_services
 from governance.runtime import get_executor
 from tests.support import eventually
 from tests.turns.row_factory import RowFactory
-from tests.turns.support import ChatDriver, FakeTools, in_database, row
+from tests.turns.support import ChatDriver, FakeTools, in_database, row, run_out_of_time
 from turns import selectors, services
 from turns.core.history import violations
 from turns.events import sinks
@@ -187,41 +187,41 @@ async def test_a_live_change_of_the_idle_limit_is_recorded_as_one(
     await chat.ended(turn_id)
 
 
-async def test_a_call_that_ended_with_its_turns_time_names_that_limit(chat: ChatDriver, settings):
-    settings.TURNS_TURN_TIMEOUT = 0.2
+async def test_a_call_that_ended_with_its_turns_time_names_that_limit(chat: ChatDriver):
     chat.use_script([call("a", "held")], [text("never asked")])
-    turn = await chat.run()
-    assert turn.status == "timed_out"
+    turn_id = await chat.say()
+    await chat.running(turn_id, "a")
+    run_out_of_time(turn_id)
+    assert (await chat.ended(turn_id)).status == "timed_out"
     assert chat.sink.find("tool_result", tool_id="a")["limit_reached"] == "turn"
     assert chat.sink.find("tool_timeout", tool_id="a") is None
 
 
 async def test_several_changes_at_once_are_all_recorded(chat: ChatDriver, fake_tools: FakeTools):
-    chat.use_script([limited("a", "held", 10_000)], [text("Fine.")])
+    chat.use_script([limited("a", "held", 600_000)], [text("Fine.")])
     turn_id = await chat.say()
     await eventually(lambda: "a" in fake_tools.started)  # told as started a little earlier
     live = await runtime.find_call(turn_id, "a")
     executor = await get_executor()
-    for seconds in (20, 30, 40):
+    for seconds in (700, 800, 900):
         executor.set_deadline(live, seconds, by="ada")
     fake_tools.open("a")
     await chat.ended(turn_id)
     moves = [(c["from_ms"], c["to_ms"]) for c in (await chat.calls(turn_id))["a"].deadline_changes]
-    assert moves == [(10_000, 20_000), (20_000, 30_000), (30_000, 40_000)]
+    assert moves == [(600_000, 700_000), (700_000, 800_000), (800_000, 900_000)]
     told = [e["timeout_ms"] for e in chat.sink.events if e["type"] == "tool_deadline"]
-    assert told == [20_000, 30_000, 40_000]
+    assert told == [700_000, 800_000, 900_000]
 
 
 async def test_a_longer_limit_lets_the_call_finish(chat: ChatDriver, fake_tools: FakeTools):
-    chat.use_script([limited("a", "held", 400)], [text("Fine.")])
+    chat.use_script([limited("a", "held", 600_000)], [text("Fine.")])
     turn_id = await chat.say()
     await chat.running(turn_id, "a")
     receipt = await set_deadline(chat, turn_id, "a", extend_ms=60_000)
-    assert receipt.timeout_ms == 60_400
-    loop = asyncio.get_running_loop()
-    passed = loop.create_future()
-    loop.call_later(0.5, passed.set_result, None)  # beyond the first limit
-    await passed
+    assert receipt.timeout_ms == 660_000
+    await chat.sink.until("tool_deadline", tool_id="a", timeout_ms=660_000)
+    live = await runtime.find_call(turn_id, "a")
+    assert live.limits.deadline.time_left > 600, "the timer has moved, not only what people see"
     fake_tools.open("a")
     await chat.ended(turn_id)
     assert (await chat.calls(turn_id))["a"].status == "succeeded"
@@ -246,14 +246,14 @@ async def test_a_limit_set_by_a_sync_view_is_stored_when_its_request_is_over(
 
 
 async def test_a_limit_is_capped_by_the_ceiling(chat: ChatDriver, fake_tools: FakeTools, settings):
-    settings.GOVERNANCE_TIMEOUT_CEILING = 10.0
-    chat.use_script([limited("a", "held", 50_000)], [text("Fine.")])
+    settings.GOVERNANCE_TIMEOUT_CEILING = 600.0
+    chat.use_script([limited("a", "held", 650_000)], [text("Fine.")])
     turn_id = await chat.say()
     await chat.running(turn_id, "a")
     made = (await chat.calls(turn_id))["a"]
-    assert (made.timeout_ms, made.asked_timeout_ms) == (10_000, 50_000)
-    assert (await set_deadline(chat, turn_id, "a", timeout_ms=3_600_000)).timeout_ms == 10_000
-    assert (await set_deadline(chat, turn_id, "a", extend_ms=10**15)).timeout_ms == 10_000
+    assert (made.timeout_ms, made.asked_timeout_ms) == (600_000, 650_000)
+    assert (await set_deadline(chat, turn_id, "a", timeout_ms=3_600_000)).timeout_ms == 600_000
+    assert (await set_deadline(chat, turn_id, "a", extend_ms=10**15)).timeout_ms == 600_000
     fake_tools.open("a")
     await chat.ended(turn_id)
 
@@ -299,14 +299,14 @@ async def test_only_a_running_call_has_a_limit_to_move(chat: ChatDriver, fake_to
 
 
 async def test_a_repeated_operation_moves_the_limit_once(chat: ChatDriver, fake_tools: FakeTools):
-    chat.use_script([limited("a", "held", 10_000)], [text("Fine.")])
+    chat.use_script([limited("a", "held", 600_000)], [text("Fine.")])
     turn_id = await chat.say()
     await chat.running(turn_id, "a")
     extend = (set_deadline(chat, turn_id, "a", extend_ms=5_000, op_id="op") for _ in range(3))
     receipts = await asyncio.gather(*extend)
     assert {r.outcome for r in receipts} == {OpOutcome.ACCEPTED}
     live = await runtime.find_call(turn_id, "a")
-    assert live.timeout == 15.0
+    assert live.timeout == 605.0
     fake_tools.open("a")
     await chat.ended(turn_id)
     again = await set_deadline(chat, turn_id, "a", extend_ms=5_000, op_id="op")
@@ -318,11 +318,11 @@ async def test_an_operation_id_of_an_earlier_turn_does_not_stand_for_a_later_lim
     chat: ChatDriver, fake_tools: FakeTools
 ):
     for name in ("a", "b"):
-        chat.use_script([limited(name, "held", 10_000)], [text("Fine.")])
+        chat.use_script([limited(name, "held", 600_000)], [text("Fine.")])
         turn_id = await chat.say()
         await chat.running(turn_id, name)
-        moved = await set_deadline(chat, turn_id, name, timeout_ms=20_000, op_id="same")
-        assert (moved.outcome, moved.timeout_ms) == (OpOutcome.ACCEPTED, 20_000)
+        moved = await set_deadline(chat, turn_id, name, timeout_ms=700_000, op_id="same")
+        assert (moved.outcome, moved.timeout_ms) == (OpOutcome.ACCEPTED, 700_000)
         fake_tools.open(name)
         await chat.ended(turn_id)
 
@@ -370,17 +370,21 @@ async def test_a_deleted_override_gives_way_to_the_next_level(
 
 
 async def test_a_turn_out_of_time_says_so_and_not_its_tool(chat: ChatDriver, settings):
-    settings.TURNS_TURN_TIMEOUT = 1.0  # by then both calls run, also on a busy machine
+    settings.TURNS_TURN_TIMEOUT = 600.0
     model = chat.use_script(
         [text("Hm."), call("a", "held"), call("b", "stubborn")], [text("never")]
     )
-    turn = await chat.run()
+    turn_id = await chat.say()
+    await chat.running(turn_id, "a", "b")
+    assert runtime.find_turn(turn_id).runner.clock.time_left <= 600
+    run_out_of_time(turn_id)
+    turn = await chat.ended(turn_id)
     assert (turn.status, turn.ended_by_reason, turn.ended_by_source) == (
         "timed_out",
         "timeout",
         "policy",
     )
-    assert turn.turn_timeout_ms == 1_000
+    assert turn.turn_timeout_ms == 600_000
     abort = chat.sink.find("turn_abort", turn_id=str(turn.pk))
     assert (abort["reason"], abort["source"]) == ("timeout", "policy")
     calls = await chat.calls(turn.pk)
@@ -390,11 +394,13 @@ async def test_a_turn_out_of_time_says_so_and_not_its_tool(chat: ChatDriver, set
     assert len(model.requests) == 1
 
 
-async def test_a_turn_out_of_time_while_the_model_speaks_keeps_its_text(chat: ChatDriver, settings):
-    settings.TURNS_TURN_TIMEOUT = 0.2
-    chat.use_script([text("So far"), gate()])
-    turn = await chat.run()
-    assert turn.status == "timed_out"
+async def test_a_turn_out_of_time_while_the_model_speaks_keeps_its_text(chat: ChatDriver):
+    pause = gate()
+    chat.use_script([text("So far"), pause])
+    turn_id = await chat.say()
+    await pause.reached.wait()
+    run_out_of_time(turn_id)
+    assert (await chat.ended(turn_id)).status == "timed_out"
     assert (await chat.history())[-1].texts[0].text == "So far"
 
 
@@ -478,16 +484,16 @@ async def test_a_tool_that_raises_tells_the_kind_of_error_and_no_secret(chat: Ch
 async def test_an_order_of_another_process_is_carried_out_once(
     chat: ChatDriver, fake_tools: FakeTools
 ):
-    chat.use_script([limited("a", "held", 10_000)], [text("Fine.")])
+    chat.use_script([limited("a", "held", 600_000)], [text("Fine.")])
     turn_id = await chat.say()
     await chat.running(turn_id, "a")
     order = {"turn_id": turn_id, "tool_id": "a", "extend_ms": 5_000, "by_name": "eve"}
     await in_database(lambda: DeadlineOrder.objects.create(**order))
     await asyncio.gather(*(runtime.check_requests() for _ in range(3)))
     told = await chat.sink.until("tool_deadline", tool_id="a")
-    assert (told["timeout_ms"], told["changed_by"]) == (15_000, "eve")
+    assert (told["timeout_ms"], told["changed_by"]) == (605_000, "eve")
     await runtime.check_requests()
-    assert (await runtime.find_call(turn_id, "a")).timeout == 15.0
+    assert (await runtime.find_call(turn_id, "a")).timeout == 605.0
     fake_tools.open("a")
     await chat.ended(turn_id)
 

@@ -5,15 +5,15 @@ import asyncio
 import pytest
 
 from governance import Cancellation, CancelReason, LoopDetector
-from tests.support import PATIENCE
+from tests.support import PATIENCE, eventually, pass_time
 from tests.turns.core.runner_harness import BY_USER, RunnerHarness, claimed
 from turns.core.exceptions import ChatModelError
 from turns.core.runner import REPORT_REQUEST
 from turns.core.turns import TurnStatus
 from turns.testing import call, failure, gate, text
 
-IN_NO_TIME = 0.05
-PATIENT = 30.0
+TURN_TIMEOUT = 60.0
+GRACE = 30.0
 
 
 @pytest.fixture
@@ -23,9 +23,27 @@ async def harness():
     await harness.close()
 
 
-async def run(harness, *replies, grace=PATIENT, **options):
-    options = {"turn": claimed(turn_timeout=IN_NO_TIME), "report_grace": grace, **options}
-    return await harness.run(*replies, **options)
+def start(harness, *replies, **options):
+    options = {"turn": claimed(turn_timeout=TURN_TIMEOUT), "report_grace": GRACE, **options}
+    return harness.start(*replies, **options)
+
+
+async def run_out_of_time(harness, *replies, at, **options):
+    """Run a turn whose time is up as soon as it is `at` a gate."""
+    task, model = start(harness, *replies, **options)
+    await reach(at)
+    pass_time(TURN_TIMEOUT)
+    return await ended(task), model
+
+
+async def reach(pause):
+    async with asyncio.timeout(PATIENCE):
+        await pause.reached.wait()
+
+
+async def ended(task):
+    async with asyncio.timeout(PATIENCE):
+        return await task
 
 
 def last_words(harness):
@@ -33,9 +51,12 @@ def last_words(harness):
 
 
 async def test_calls_are_ended_then_the_report_is_asked_for_without_tools(harness):
-    ending, model = await run(
+    task, model = start(
         harness, [text("Looking."), call("c1", "hold", name="a")], [text("I found one of three.")]
     )
+    await harness.until_begun("a")
+    pass_time(TURN_TIMEOUT)
+    ending = await ended(task)
 
     assert (ending.status, ending.cancellation.reason) == (
         TurnStatus.TIMED_OUT,
@@ -49,7 +70,10 @@ async def test_calls_are_ended_then_the_report_is_asked_for_without_tools(harnes
 
 
 async def test_what_was_being_said_is_part_of_the_question(harness):
-    ending, model = await run(harness, [text("So far I se"), gate()], [text("That is all.")])
+    pause = gate()
+    ending, model = await run_out_of_time(
+        harness, [text("So far I se"), pause], [text("That is all.")], at=pause
+    )
 
     assert ending.status is TurnStatus.TIMED_OUT
     said, wanted = model.requests[1].messages[-2:]
@@ -59,14 +83,22 @@ async def test_what_was_being_said_is_part_of_the_question(harness):
 
 
 async def test_a_report_that_takes_too_long_is_cut_off(harness):
-    ending, model = await run(harness, [gate()], [text("I have"), gate()], grace=0.05)
+    asked, reporting = gate(), gate()
+    task, model = start(harness, [asked], [text("I have"), reporting])
+    await reach(asked)
+    pass_time(TURN_TIMEOUT)
+    await reach(reporting)
+    pass_time(GRACE)
 
-    assert ending.status is TurnStatus.TIMED_OUT
+    assert (await ended(task)).status is TurnStatus.TIMED_OUT
     assert (last_words(harness), model.cancelled) == ("I have", 2)
 
 
 async def test_a_report_calls_no_tools(harness):
-    ending, model = await run(harness, [gate()], [text("Let me check."), call("c1", "echo")])
+    asked = gate()
+    ending, model = await run_out_of_time(
+        harness, [asked], [text("Let me check."), call("c1", "echo")], at=asked
+    )
 
     assert ending.status is TurnStatus.TIMED_OUT
     assert (last_words(harness), harness.journal.names("call_started")) == ("Let me check.", [])
@@ -75,54 +107,60 @@ async def test_a_report_calls_no_tools(harness):
 
 
 async def test_a_chat_model_that_fails_at_the_report_changes_nothing(harness):
-    ending, _model = await run(harness, [gate()], [failure(ChatModelError("down", "It is down."))])
+    asked = gate()
+    down = failure(ChatModelError("down", "It is down."))
+    ending, model = await run_out_of_time(harness, [asked], [down], at=asked)
 
     assert (ending.status, ending.error_code) == (TurnStatus.TIMED_OUT, "")
+    assert len(model.requests) == 2
 
 
 async def test_a_cancel_during_the_report_ends_it_as_a_cancel(harness):
-    reporting = gate()
-    task, _model = harness.start(
-        [gate()], [reporting], turn=claimed(turn_timeout=IN_NO_TIME), report_grace=PATIENT
-    )
-    await reporting.reached.wait()
+    asked, reporting = gate(), gate()
+    task, _model = start(harness, [asked], [reporting])
+    await reach(asked)
+    pass_time(TURN_TIMEOUT)
+    await reach(reporting)
     harness.token.cancel(BY_USER)
 
-    ending = await asyncio.wait_for(task, PATIENCE)
+    ending = await ended(task)
     assert (ending.status, ending.cancellation) == (TurnStatus.CANCELLED, BY_USER)
 
 
 async def test_a_cancelled_turn_reports_nothing(harness):
     asked = gate()
-    task, model = harness.start([asked], report_grace=PATIENT)
-    await asked.reached.wait()
+    task, model = start(harness, [asked])
+    await reach(asked)
     harness.token.cancel(Cancellation(reason=CancelReason.PARENT))
 
-    assert (await asyncio.wait_for(task, PATIENCE)).status is TurnStatus.CANCELLED
+    assert (await ended(task)).status is TurnStatus.CANCELLED
     assert len(model.requests) == 1
 
 
 async def test_calls_that_ran_out_of_time_are_no_loop(harness):
     calls = [call(f"c{number}", "hold", name="same") for number in range(6)]
     loops = LoopDetector(window=30, warn_after=2, halt_after=3)
-    ending, _model = await run(harness, calls, [text("Nothing yet.")], loops=loops)
+    task, _model = start(harness, calls, [text("Nothing yet.")], loops=loops)
+    await eventually(lambda: len(harness.journal.names("call_started")) == len(calls))
+    pass_time(TURN_TIMEOUT)
 
-    assert ending.status is TurnStatus.TIMED_OUT
+    assert (await ended(task)).status is TurnStatus.TIMED_OUT
     assert last_words(harness) == "Nothing yet."
 
 
 async def test_it_can_be_told_to_wind_up_before_its_time(harness):
     asked = gate()
-    task, _model = harness.start([asked], [text("Halfway.")], report_grace=PATIENT)
-    await asked.reached.wait()
+    task, _model = start(harness, [asked], [text("Halfway.")])
+    await reach(asked)
     harness.runner.request_report()
 
-    assert (await asyncio.wait_for(task, PATIENCE)).status is TurnStatus.TIMED_OUT
+    assert (await ended(task)).status is TurnStatus.TIMED_OUT
     assert last_words(harness) == "Halfway."
 
 
 async def test_without_a_grace_the_time_is_just_up(harness):
-    ending, model = await run(harness, [gate()], grace=0.0)
+    asked = gate()
+    ending, model = await run_out_of_time(harness, [asked], at=asked, report_grace=0.0)
 
     assert ending.status is TurnStatus.TIMED_OUT
     assert (len(model.requests), harness.token.cancellation.reason) == (1, CancelReason.TIMEOUT)
@@ -139,9 +177,13 @@ async def test_files_that_hang_are_given_up_when_the_time_is_up(harness, read_be
             await asyncio.Event().wait()
         return messages
 
-    ending, model = await run(harness, [gate()], grace=0.05, with_files=with_files)
+    task, model = start(harness, [gate()], with_files=with_files)
+    await eventually(lambda: readings == 1 and len(model.requests) == read_before)
+    pass_time(TURN_TIMEOUT)
+    await eventually(lambda: readings == 2)
+    pass_time(GRACE)
 
-    assert (ending.status, readings) == (TurnStatus.TIMED_OUT, 2)
+    assert ((await ended(task)).status, readings) == (TurnStatus.TIMED_OUT, 2)
     assert len(model.requests) == read_before
     harness.assert_valid_history()
 
@@ -154,9 +196,10 @@ async def test_a_cancel_does_not_wait_for_files(harness):
         await asyncio.Event().wait()
 
     task, model = harness.start(with_files=with_files)
-    await reached.wait()
+    async with asyncio.timeout(PATIENCE):
+        await reached.wait()
     harness.token.cancel(BY_USER)
 
-    ending = await asyncio.wait_for(task, PATIENCE)
+    ending = await ended(task)
     assert (ending.status, ending.cancellation) == (TurnStatus.CANCELLED, BY_USER)
     assert model.requests == []

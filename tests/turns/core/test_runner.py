@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from governance import CallStatus, CancelReason, Disposition, ErrorType, LoopDetector
-from tests.support import PATIENCE, eventually
+from tests.support import PATIENCE, eventually, pass_time
 from tests.turns.core.runner_harness import BY_USER, RunnerHarness, claimed
 from tests.turns.journals import RecordingJournal
 from turns.core import chat_model
@@ -348,6 +348,8 @@ class TestCancel:
         await harness.until_begun("deaf", "a")
 
         harness.token.cancel(BY_USER)
+        await harness.journal.until("call_ended", "c2")
+        await eventually(lambda: task.done() or pass_time(PATIENCE))  # the grace of the other one
         ending = await ended(task)
 
         assert ending.status is TurnStatus.CANCELLED
@@ -416,11 +418,13 @@ class TestCancel:
 
 class TestLimits:
     async def test_the_turn_deadline_ends_a_longer_tool_and_says_so(self, harness):
-        turn = claimed(turn_timeout=0.05)
-        ending, model = await harness.run(
-            [call("c1", "hold", name="a")], [text("never")], turn=turn
+        task, model = harness.start(
+            [call("c1", "hold", name="a")], [text("never")], turn=claimed(turn_timeout=60)
         )
+        await harness.until_begun("a")
+        pass_time(60)
 
+        ending = await ended(task)
         assert ending.status is TurnStatus.TIMED_OUT
         assert ending.cancellation.reason is CancelReason.TIMEOUT
         outcome = harness.journal.outcomes["c1"]
@@ -431,9 +435,12 @@ class TestLimits:
         harness.assert_valid_history()
 
     async def test_the_turn_deadline_ends_a_silent_model(self, harness):
-        ending, model = await harness.run([gate()], turn=claimed(turn_timeout=0.05))
+        asked = gate()
+        task, model = harness.start([asked], turn=claimed(turn_timeout=60))
+        await asked.reached.wait()
+        pass_time(60)
 
-        assert ending.status is TurnStatus.TIMED_OUT
+        assert (await ended(task)).status is TurnStatus.TIMED_OUT
         assert model.cancelled == 1
 
     async def test_a_turn_in_time_is_not_touched_by_its_deadline(self, harness):
