@@ -16,7 +16,7 @@ from governance import (
 from governance.core.calls import CallStatus, Disposition, ErrorType
 from tests.governance.core.process_table import runs
 from tests.governance.mcp.support import command, unruly
-from tests.support import eventually, with_room
+from tests.support import eventually, until_touched, with_room
 
 BY_USER = Cancellation(reason=CancelReason.USER, source=CancelSource.BUTTON, by="ada")
 
@@ -62,15 +62,23 @@ async def test_progress_of_a_long_operation_is_progress_of_its_call(harness, eve
 async def test_progress_refreshes_the_idle_limit(harness, everything):
     await harness.begin(command("all", "node", everything, "stdio"))
     name = "all_trigger-long-running-operation"
-    tool = replace(harness.registry.get(name), idle_timeout=1.5)
-    harness.registry.unregister(name)
-    harness.registry.register(tool)
-    steady = await harness.run(name, duration=2, steps=20)
-    assert steady.status is CallStatus.SUCCEEDED
-    silent = await harness.run(name, duration=60, steps=1)
+    set_idle_limit(harness, name, 60)
+    steady, outcome = harness.call(name, duration=600, steps=6_000)
+    await eventually(lambda: steady.last_progress)
+    await until_touched(steady)
+    steady.cancel(BY_USER)
+    assert (await outcome).error_type is ErrorType.CANCELLED
+    set_idle_limit(harness, name, 0.3)
+    silent = await harness.run(name, duration=600, steps=1)
     assert silent.status is CallStatus.ABANDONED  # nothing proves that it has stopped
     assert silent.error_type is ErrorType.TIMEOUT
     assert "made no progress" in silent.result
+
+
+def set_idle_limit(harness, name, seconds):
+    tool = replace(harness.registry.get(name), idle_timeout=seconds)
+    harness.registry.unregister(name)
+    harness.registry.register(tool)
 
 
 async def test_pictures_and_structured_content_are_described(harness, everything):
@@ -184,7 +192,7 @@ async def test_closing_ends_the_group_and_what_has_left_it(harness):
     await harness.tools.aclose()
     # What has left the group is killed, but not ours to wait for.
     await eventually(lambda: not any(map(runs, pids)))
-    assert harness.processes == []
+    await eventually(lambda: harness.processes == [])
 
 
 async def test_a_server_that_is_taken_away_loses_its_tools_and_fails_its_calls_at_once(harness):

@@ -9,11 +9,12 @@ import pytest
 from governance.core.calls import CallStatus, Disposition, ErrorType, ToolCall
 from governance.core.cancel_reasons import CancelReason
 from governance.core.cancellation import Cancellation
+from governance.core.deadline import Limit
 from governance.core.executor import Timing, ToolExecutor
 from governance.core.policy import TimeoutSource
 from governance.core.ports import Host
 from tests.governance.core.process_table import runs
-from tests.support import NoApprovals, eventually, with_room
+from tests.support import NoApprovals, eventually, pass_time, until_touched, with_room
 
 pytestmark = [
     pytest.mark.usefixtures("_no_pipe_is_left"),
@@ -41,14 +42,16 @@ async def governed(harness):
 
 
 async def test_its_own_argument_is_the_limit_and_partial_output_is_in_the_result(governed):
-    live, running = governed("echo $$; echo half way; sleep 60", timeout_ms=1_000)
+    live, running = governed("echo $$; echo half way; sleep 600", timeout_ms=60_000)
+    await eventually(lambda: "half way" in live.partial_output)
+    pass_time(60)
     outcome = await running
     assert outcome.status is CallStatus.TIMED_OUT
     assert outcome.error_type is ErrorType.TIMEOUT
-    assert (live.timeout, live.timeout_source) == (1.0, TimeoutSource.ARGUMENT)
+    assert (live.timeout, live.timeout_source) == (60.0, TimeoutSource.ARGUMENT)
     assert "half way" in outcome.result
     assert outcome.disposition is Disposition.SETTLED
-    assert not runs(int(live.partial_output.split()[0]))
+    await eventually(lambda: not runs(int(live.partial_output.split()[0])))
 
 
 async def test_command_that_ignores_the_request_is_gone_within_the_cancel_grace(governed):
@@ -58,20 +61,26 @@ async def test_command_that_ignores_the_request_is_gone_within_the_cancel_grace(
     outcome = await running
     assert outcome.status is CallStatus.CANCELLED
     assert outcome.disposition is Disposition.SETTLED
-    assert not runs(int(live.partial_output.split()[0]))
+    await eventually(lambda: not runs(int(live.partial_output.split()[0])))
 
 
-async def test_output_resets_the_idle_limit(governed):
-    _, running = governed("for i in 1 2 3 4 5 6 7 8; do echo $i; sleep 0.2; done", idle_timeout=1.0)
+async def test_output_resets_the_idle_limit(governed, workspace):
+    live, running = governed("until [ -e stop ]; do echo on; sleep 0.05; done", idle_timeout=60.0)
+    await eventually(lambda: live.partial_output)
+    await until_touched(live)
+    workspace.joinpath("stop").touch()
     outcome = await running
     assert outcome.status is CallStatus.SUCCEEDED
-    assert outcome.result == "1\n2\n3\n4\n5\n6\n7\n8"
+    assert set(outcome.result.split()) == {"on"}
 
 
 async def test_silence_over_the_idle_limit_ends_it(governed):
-    _, running = governed("echo begun; sleep 60", idle_timeout=1.0)
+    live, running = governed("echo begun; sleep 600", idle_timeout=60.0)
+    await eventually(lambda: live.partial_output)
+    pass_time(60)
     outcome = await running
     assert outcome.status is CallStatus.TIMED_OUT
+    assert outcome.limit_reached is Limit.IDLE
     assert "begun" in outcome.result
 
 
