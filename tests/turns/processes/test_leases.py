@@ -16,7 +16,7 @@ from django.utils import timezone
 from governance import CancellationToken
 from governance.db import run_in_db_thread
 from governance.db_clock import database_now, now_minus
-from tests.support import PATIENCE, eventually, with_room
+from tests.support import PATIENCE, eventually, pass_time, with_room
 from tests.turns.row_factory import RowFactory, make_process, said
 from tests.turns.support import ChatDriver, in_database, row
 from tests.turns.threads import at_once
@@ -37,6 +37,7 @@ from turns.testing import call, text
 pytestmark = pytest.mark.django_db(transaction=True)
 
 QUICK = LeaseTiming(renew=0.05, fence_after=0.3, ttl=0.5)
+LASTING = LeaseTiming(renew=0.05, fence_after=2 * PATIENCE, ttl=3 * PATIENCE)
 
 
 @pytest.fixture
@@ -72,7 +73,7 @@ async def seen_at(process: Process) -> datetime:
 
 class TestLease:
     async def test_is_renewed_by_the_databases_clock(self, hold):
-        lease, lost = await hold()
+        lease, lost = await hold(LASTING)
         first = await seen_at(lease.process)
 
         async def has_moved() -> bool:
@@ -82,25 +83,30 @@ class TestLease:
         assert lease.is_held
         assert not lost.is_set()
 
-    async def test_is_renewed_although_the_database_thread_of_the_process_is_busy(self, hold):
-        lease, lost = await hold()
-        go_on = threading.Event()
+    async def test_is_renewed_although_the_database_thread_of_the_process_is_busy(
+        self, hold, monkeypatch
+    ):
+        renew, renewed, go_on = process_registry.renew, [], threading.Event()
+        lease, lost = await hold(LASTING)
         busy = asyncio.create_task(run_in_db_thread(go_on.wait)())
-        await asyncio.sleep(QUICK.fence_after * 2)
+        monkeypatch.setattr(
+            process_registry, "renew", lambda process: renewed.append(renew(process)) or renewed[-1]
+        )
+        try:
+            await eventually(lambda: len(renewed) >= 3)
+        finally:
+            go_on.set()
+            await busy
+        assert all(renewed)
         assert lease.is_held
         assert not lost.is_set()
-        go_on.set()
-        await busy
 
     async def test_is_lost_once_somebody_has_ended_the_row(self, hold):
-        lease, lost = await hold()
+        lease, lost = await hold(LASTING)
         await run_in_db_thread(process_registry.retire)(lease.process)
         await asyncio.wait_for(lost.wait(), PATIENCE)
         assert not lease.is_held
-        ended = await row(Process, pk=lease.process.pk)
-        await asyncio.sleep(QUICK.renew * 3)
-        assert await row(Process, pk=lease.process.pk) == ended
-        assert await seen_at(lease.process) == ended.seen_at
+        await eventually(lambda: not lease._thread.is_alive())
 
     async def test_is_lost_when_the_thread_hangs(self, hold, monkeypatch):
         lease, lost = await hold()
@@ -111,7 +117,7 @@ class TestLease:
         go_on.set()
 
     async def test_outlives_errors_of_the_database_for_a_while(self, hold, monkeypatch, caplog):
-        lease, lost = await hold(LeaseTiming(renew=0.05, fence_after=5, ttl=7))
+        lease, lost = await hold(LASTING)
         renew = process_registry.renew
         failures = iter(range(3))
 
@@ -122,7 +128,7 @@ class TestLease:
 
         monkeypatch.setattr(process_registry, "renew", fail)
         first = await seen_at(lease.process)
-        await eventually(lambda: caplog.text.count("The lease was not renewed") == 3)
+        await eventually(lambda: caplog.text.count("The lease was not renewed") >= 3)
 
         async def has_moved() -> bool:
             return await seen_at(lease.process) > first
@@ -139,13 +145,16 @@ class TestLease:
         )
         assert block_the_loop_until(before.exists)
         await asyncio.wait_for(lost.wait(), PATIENCE)
-        assert caplog.text.count("The event loop has been held up") == 1
+        assert caplog.text.count("The event loop has been held up") in range(1, 4)  # not each look
         assert "block_the_loop" in caplog.text
 
     async def test_that_was_closed_is_not_lost(self, hold):
-        lease, lost = await hold()
+        lease, lost = await hold(LASTING)
         await lease.close()
-        await asyncio.sleep(QUICK.fence_after * 1.5)
+        await eventually(lambda: not lease._thread.is_alive())
+        lease._held_until = time.monotonic()
+        pass_time(LASTING.fence_after)
+        await asyncio.sleep(0.01)
         assert not lost.is_set()
 
 
