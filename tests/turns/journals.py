@@ -5,12 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from governance import DeadlineChange, Decision, LateSettlement, LiveCall, ToolCall, ToolOutcome
+from tests.support import PATIENCE
 from turns.core.chat_model import Notice
 from turns.core.exceptions import Fenced
 from turns.core.messages import Message, TextBlock, ToolResultBlock
 from turns.core.ports import Prompt
-
-_PATIENCE = 10.0  # seconds that `until` waits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +74,7 @@ class RecordingJournal:
         """Let the writes of this name wait until the returned event is set."""
         return self._holds.setdefault((name, of), asyncio.Event())
 
-    async def until(self, name: str, what: object, *, timeout: float = _PATIENCE) -> None:
+    async def until(self, name: str, what: object, *, timeout: float = PATIENCE) -> None:
         """Wait until this was written (a write that is held counts). Raise `TimeoutError` if it never is."""
         async with asyncio.timeout(timeout):
             while (name, what) not in self.entries:

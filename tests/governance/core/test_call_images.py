@@ -63,13 +63,13 @@ async def album():
 class Threads:
     """An executor of plain tools; a tool passes a gate once the test has opened it."""
 
-    def __init__(self, album, *functions):
+    def __init__(self, album, *functions, grace=PATIENCE):
         self.registry = ToolRegistry({each.__name__: make_tool(each) for each in functions})
         self.invoker = ThreadInvoker(max_threads=4, max_abandoned=4)
         self.executor = ToolExecutor(
             registry=self.registry,
             invokers={Isolation.THREAD: self.invoker},
-            timing=Timing(cancel_grace=0.2),
+            timing=Timing(cancel_grace=grace),
         )
         self.album = album
 
@@ -182,7 +182,7 @@ async def test_image_of_an_abandoned_call_is_refused(album, gates):
         except Exception as error:  # noqa: BLE001 - told apart below
             raised.append(type(error).__name__)
 
-    threads = Threads(album, hang)
+    threads = Threads(album, hang, grace=0.2)
     live, running = threads.start("hang")
     await eventually(lambda: live.elapsed)
     live.cancel(BY_USER)

@@ -5,6 +5,7 @@ import contextvars
 import sys
 import threading
 from collections import defaultdict
+from dataclasses import replace
 
 import pytest
 
@@ -20,8 +21,15 @@ from governance import (
     make_tool,
 )
 from governance.core.invokers.thread import ThreadInvoker
-from tests.governance.core.support import BY_USER, ExecutorHarness, advance, on_manual_clock, until
-from tests.support import cancel, run_program
+from tests.governance.core.support import (
+    BY_USER,
+    RARELY_TOLD,
+    ExecutorHarness,
+    advance,
+    on_manual_clock,
+    until,
+)
+from tests.support import PATIENCE, cancel, run_program
 
 WAY_TOO_LONG = 30.0  # a test that comes to wait for this fails
 question = contextvars.ContextVar("question", default="nobody asked")
@@ -172,7 +180,7 @@ async def test_a_task_that_is_cancelled_twice_does_not_wait_for_its_thread():
 
 
 async def test_a_thread_that_looks_at_its_token_ends_and_is_not_abandoned():
-    threads = Threads()
+    threads = Threads(timing=replace(RARELY_TOLD, cancel_grace=PATIENCE))
     loop, ready = asyncio.get_running_loop(), asyncio.Event()
 
     def polite(context: ToolContext) -> None:
@@ -193,7 +201,7 @@ async def test_a_thread_that_looks_at_its_token_ends_and_is_not_abandoned():
 
 
 async def test_what_a_thread_returns_in_its_grace_after_a_cancel_is_the_result():
-    threads = Threads()
+    threads = Threads(timing=replace(RARELY_TOLD, cancel_grace=PATIENCE))
     loop, ready = asyncio.get_running_loop(), asyncio.Event()
 
     def brief(context: ToolContext) -> str:

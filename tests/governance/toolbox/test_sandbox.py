@@ -188,6 +188,7 @@ async def test_exit_codes_and_signals_are_told(sandboxed):
 
 
 async def test_words_after_the_request_to_stop_are_kept_and_everything_ends(sandboxed, mark):
+    sandboxed.change(kill_grace=PATIENCE)
     command = (
         f"trap 'echo tidied up; exit' TERM; : {mark}; echo started; while :; do sleep 0.01; done"
     )

@@ -52,13 +52,13 @@ class RunnerHarness:
     `hold` waits for `released[name]`, `hang` ignores its cancellation until `let_go` is set.
     """
 
-    def __init__(self, *, grace=0.05):
+    def __init__(self):
         self.registry = ToolRegistry()
         self.released: dict[str, asyncio.Event] = {}
         self.began: dict[str, asyncio.Event] = {}
         self.let_go = asyncio.Event()
         self._add_tools()
-        self.executor = ToolExecutor(registry=self.registry, timing=Timing(cancel_grace=grace))
+        self.executor = ToolExecutor(registry=self.registry, timing=Timing(cancel_grace=PATIENCE))
         self.token = CancellationToken()
         self.journal = RecordingJournal("do it")
         self.runner: TurnRunner | None = None

@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from governance import CallStatus, CancelReason, Disposition
-from tests.support import PATIENCE, eventually
+from tests.support import PATIENCE, eventually, pass_time
 from tests.turns.core.memory_store import MemoryStore
 from tests.turns.core.runner_harness import BY_USER, RunnerHarness, claimed
 from tests.turns.journals import RecordingJournal
@@ -37,7 +37,7 @@ class SupervisorHarness:
         self.supervisor = TurnSupervisor(
             store=self.store,
             make_runner=self._make_runner,
-            **{"poll_interval": 60.0, "cancel_bound": 0.05, **options},
+            **{"poll_interval": 60.0, "cancel_bound": PATIENCE, **options},
         )
 
     def queue(self, message, *replies, conversation_id=None, is_new=False):
@@ -127,15 +127,20 @@ class TestClaims:
         harness.supervisor.wake(first.conversation_id)
         await eventually(lambda: len(harness.store.endings) == 2)
 
-    async def test_where_none_waits_none_is_looked_for_at_an_end(self, harness):
-        turn = harness.queue("only", [text("1")])
-        harness.supervisor.wake(turn.conversation_id)
-        await harness.store.until_ended(turn)
-        await eventually(lambda: harness.supervisor.live_turns == ())
-        harness.store.claiming.clear()
-        for _ in range(10):
-            await asyncio.sleep(0)
-        assert not harness.store.claiming.is_set()
+    async def test_where_none_waits_none_is_looked_for_at_an_end(self, harness, monkeypatch):
+        claim, looked = harness.store.claim_next, []
+
+        async def counted():
+            looked.append(None)
+            return await claim()
+
+        monkeypatch.setattr(harness.store, "claim_next", counted)
+        for message in ("only", "of another conversation"):
+            turn = harness.queue(message, [text("1")])
+            harness.supervisor.wake(turn.conversation_id)
+            await harness.store.until_ended(turn)
+            await eventually(lambda: harness.supervisor.live_turns == ())
+        assert len(looked) == 2
 
     async def test_conversations_do_not_wait_for_each_other(self, harness):
         slow, quick = harness.queue("slow", [gate()]), harness.queue("quick", [text("Here.")])
@@ -324,7 +329,8 @@ class TestCancel:
         assert ending.status is TurnStatus.CANCELLED
         assert harness.journals["hello"].outcomes["c1"].status is CallStatus.SUCCEEDED
 
-    async def test_a_runner_that_does_not_end_is_ended_without_it(self, harness, caplog):
+    async def test_a_runner_that_does_not_end_is_ended_without_it(self, make_harness, caplog):
+        harness = make_harness(cancel_bound=0.05)
         turn = harness.queue("hello", [text("One")])
         held = harness.journals["hello"].hold("save_reply")
         harness.supervisor.wake(turn.conversation_id)
@@ -356,6 +362,8 @@ class TestCancel:
 
         harness.order(turn)
         await harness.supervisor.check_requests()
+        await journal.until("call_ended", "a")
+        pass_time(PATIENCE)
         (ending,) = await harness.store.until_ended(turn)
 
         assert ending.status is TurnStatus.CANCELLED
@@ -378,11 +386,14 @@ class TestCancel:
 
         harness.order(turn)
         await harness.supervisor.check_requests()
+        await harness.journals["do it"].until("call_ended", "a")
+        pass_time(PATIENCE)
         await harness.store.until_ended(turn)
 
         assert harness.store.outcomes[turn.id] == {}
 
-    async def test_a_cancel_while_the_runner_is_made_is_bounded_too(self, harness):
+    async def test_a_cancel_while_the_runner_is_made_is_bounded_too(self, make_harness):
+        harness = make_harness(cancel_bound=0.05)
         harness.may_cast.clear()
         turn = harness.queue("hello", [text("never")])
         harness.supervisor.wake(turn.conversation_id)
@@ -516,7 +527,8 @@ class TestFence:
         assert harness.store.attempts == 0
         assert harness.supervisor.find_turn(other.id) is not None
 
-    async def test_leaves_a_runner_behind_that_does_not_end(self, harness):
+    async def test_leaves_a_runner_behind_that_does_not_end(self, make_harness):
+        harness = make_harness(cancel_bound=0.05)
         turn = harness.queue("one", [text("One")])
         held = harness.journals["one"].hold("save_reply")
         harness.supervisor.wake(turn.conversation_id)
@@ -589,7 +601,7 @@ class TestDrain:
         harness.supervisor.wake(turn.conversation_id)
         await eventually(lambda: harness.plays["one"].requests)
 
-        draining = asyncio.create_task(harness.supervisor.drain(grace=10))
+        draining = asyncio.create_task(harness.supervisor.drain(grace=PATIENCE))
         await eventually(lambda: harness.supervisor.is_draining)
         pause.set()
         await draining

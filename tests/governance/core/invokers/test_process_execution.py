@@ -8,12 +8,12 @@ import pytest
 from governance.core.calls import CallStatus, Disposition, ToolCall
 from governance.core.cancel_reasons import CancelReason
 from governance.core.cancellation import Cancellation, CancellationToken
-from governance.core.executor import Host, ToolExecutor
+from governance.core.executor import Host, Timing, ToolExecutor
 from governance.core.images import ImageRefused, ResultImage
 from governance.core.registry import ToolRegistry
 from governance.core.tools import Isolation
 from tests.governance.core.invokers import worker_tools
-from tests.support import eventually
+from tests.support import PATIENCE, eventually
 
 MUCH = 900_000  # more than a socket holds
 
@@ -26,7 +26,10 @@ def executor(make):
     registry.register(worker_tools.return_much.tool)
     registry.register(worker_tools.draw_twice.tool)
     return ToolExecutor(
-        registry=registry, invokers={Isolation.PROCESS: make(kill_grace=0.2)}, result_limit=MUCH
+        registry=registry,
+        invokers={Isolation.PROCESS: make(kill_grace=0.2)},
+        timing=Timing(cancel_grace=PATIENCE),
+        result_limit=MUCH,
     )
 
 
