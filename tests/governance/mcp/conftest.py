@@ -12,7 +12,7 @@ import pytest
 
 from governance.mcp.specs import McpTiming
 from tests.governance.mcp.support import EVERYTHING, HAS_EVERYTHING, HERE, McpHarness
-from tests.support import PATIENCE, eventually_sync
+from tests.support import PATIENCE, eventually, eventually_sync
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +27,7 @@ async def harness(monkeypatch):
     harness = McpHarness(monkeypatch)
     yield harness
     await harness.aclose()
-    assert harness.processes == []
+    await eventually(lambda: harness.processes == [])
 
 
 @pytest.fixture(scope="session")

@@ -49,7 +49,7 @@ def mark(monkeypatch):
 async def executor(mark):
     yield await runtime.get_executor()
     await runtime.close_executor()
-    assert tagged(mark) == []
+    await eventually(lambda: tagged(mark) == [])
     await run_in_db_thread(connections.close_all)()
 
 

@@ -128,7 +128,7 @@ async def test_closing_leaves_no_process_and_it_can_begin_again(server):
     (tag,) = browser_tags()
     assert len(tagged(tag)) > 2
     await toolbox.aclose(browser.registry)
-    assert tagged(tag) == []
+    await eventually(lambda: tagged(tag) == [])
     assert browser.browsing is None
 
 
@@ -141,7 +141,7 @@ async def test_a_browser_that_hangs_ends_with_its_driver(server):
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
     await toolbox.aclose(browser.registry)
-    assert tagged(tag) == []
+    await eventually(lambda: tagged(tag) == [])
     assert not Path(f"/proc/{driver}").exists()  # reaped, too
 
 
@@ -152,7 +152,7 @@ async def test_a_driver_that_hangs_is_killed(server):
     driver = driver_of(tagged(tag))
     os.kill(driver, signal.SIGSTOP)
     await toolbox.aclose(browser.registry)
-    assert tagged(tag) == []
+    await eventually(lambda: tagged(tag) == [])
     assert not Path(f"/proc/{driver}").exists()
 
 
@@ -168,7 +168,7 @@ async def test_closing_gives_up_a_browser_that_does_not_start(tmp_path):
     async with asyncio.timeout(PATIENCE):
         await toolbox.aclose(browser.registry)
         await opening
-    assert tagged(tag) == []
+    await eventually(lambda: tagged(tag) == [])
     assert not Path(f"/proc/{driver}").exists()
 
 

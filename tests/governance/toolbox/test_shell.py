@@ -148,6 +148,7 @@ async def test_cancel_ends_it_and_what_it_printed_was_reported(harness):
 
 
 async def test_words_after_the_request_to_stop_are_reported(harness):
+    harness.change(kill_grace=PATIENCE)
     command = "trap 'echo tidied up; exit' TERM; echo started; while :; do sleep 0.01; done"
     task = asyncio.create_task(harness.call("exec", command=command))
     await harness.until(lambda: "started" in harness.output)
@@ -166,7 +167,7 @@ async def test_tree_that_ignores_the_request_is_gone_after_the_grace(harness):
     family = pids(harness.output)
     assert all(runs(pid) for pid in family)
     await cancel(task)
-    assert [pid for pid in family if runs(pid)] == []
+    await eventually(lambda: not any(map(runs, family)))
 
 
 async def test_second_cancel_during_the_grace_still_ends_it(harness):

@@ -6,10 +6,11 @@ import uuid
 
 import pytest
 
+from governance.core.invokers import worker_connection
 from governance.core.invokers.process import ProcessInvoker
 from tests.governance.core.invokers.worker_calls import GRACE
 from tests.governance.core.process_table import tagged
-from tests.support import eventually
+from tests.support import PATIENCE, eventually
 
 collect_ignore_glob = [] if sys.platform == "linux" else ["test_process_*.py", "test_worker_*.py"]
 
@@ -17,6 +18,7 @@ collect_ignore_glob = [] if sys.platform == "linux" else ["test_process_*.py", "
 @pytest.fixture(autouse=True)
 def mark(monkeypatch):
     """What marks the processes of this test, so that others on the machine do not matter."""
+    monkeypatch.setattr(worker_connection, "_PROOF_TIMEOUT", PATIENCE)
     monkeypatch.setenv("WORKER_TEST", uuid.uuid4().hex)
     return f"WORKER_TEST={os.environ['WORKER_TEST']}"
 

@@ -11,9 +11,9 @@ import pytest
 from governance.core.exceptions import GovernanceError
 from governance.core.invokers.process import WorkerDied, WorkerPoolBroken, WorkerPoolClosed
 from governance.core.invokers.restart_budget import RestartBudget
-from tests.governance.core.invokers.worker_calls import GRACE, TOOLS, Call, run
+from tests.governance.core.invokers.worker_calls import TOOLS, Call, run
 from tests.governance.core.process_table import runs, tagged
-from tests.support import eventually
+from tests.support import PATIENCE, eventually
 
 
 @pytest.mark.parametrize(
@@ -153,10 +153,10 @@ async def test_closing_ends_everything_at_once_and_takes_no_more_calls(make, mar
     deaf = Call(invoker, "ignore_sigterm", {}, call_id="deaf")
     pids = [int(pid) for pid in (await family.report()).message.split()]
     await deaf.report()
-    async with asyncio.timeout(GRACE + 5):
+    async with asyncio.timeout(PATIENCE):
         await invoker.aclose()
-    assert not tagged(mark)
-    assert not any(runs(pid) for pid in pids)
+    await eventually(lambda: not tagged(mark))
+    await eventually(lambda: not any(runs(pid) for pid in pids))
     for call in (family, deaf):
         with pytest.raises(WorkerDied):
             await call.task
@@ -172,7 +172,7 @@ async def test_closing_while_a_worker_starts_leaves_nothing(make, mark):
     await invoker.aclose()
     with pytest.raises((WorkerPoolClosed, WorkerDied)):
         await call.task
-    assert not tagged(mark)
+    await eventually(lambda: not tagged(mark))
 
 
 SERVER = f"""
