@@ -1,6 +1,7 @@
 """A temporary limit ends by the database's clock, in every cache and running call, and on the record."""
 
 import asyncio
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
@@ -22,7 +23,7 @@ from governance.policies import SYSTEM, DatabasePolicySource, read_policies
 from governance.recorder import Recorder
 from governance.time_formatting import time_text
 from tests.governance.test_limits_page import PAGE, posted, row_of
-from tests.support import eventually
+from tests.support import eventually, pass_time
 
 PROBE = reverse("admin:governance_toolpolicy_tool", args=["probe"])
 HOUR = timedelta(hours=1)
@@ -36,9 +37,11 @@ def set_for_an_hour(**values):
     return save(until=database_now() + HOUR, **values)
 
 
-def let_it_end():
-    """Time passes: nobody edits, the end lies in the past."""
+def let_it_end(*caches):
+    """Time passes: nobody edits, the end lies in the past, also of what caches know."""
     ToolPolicy.objects.filter(until__isnull=False).update(until=Now())
+    for cache in caches:
+        cache._policies = replace(cache.policies, next_end=database_now())
 
 
 def said(page):
@@ -68,15 +71,15 @@ def test_the_limit_gives_way_to_the_one_before_without_anybody_writing(probe):
 @pytest.mark.django_db
 def test_a_cache_notices_the_end_though_no_version_has_moved(probe):
     save(timeout_ms=30_000)
-    save(until=database_now() + timedelta(milliseconds=300), timeout_ms=90_000)
+    set_for_an_hour(timeout_ms=90_000)
     source = DatabasePolicySource()
     source.reload()
     assert source.policies.next_end is not None
     version = source.version
-    end = source.policies.next_end
-    while database_now() <= end:
-        assert not source.refresh() or source.policies.ended
-    source.refresh()
+    assert not source.refresh()
+    let_it_end(source)
+    assert source.refresh()
+    assert source.policies.ended
     assert resolve(source.policies.levels(probe)).timeout == 30
     assert source.version == version
 
@@ -343,12 +346,9 @@ def test_a_temporary_limit_is_set_and_shown_in_the_admin(admin_client, probe):
 
 
 @run_in_db_thread
-def _edit(seconds, **values):
+def _set_for_an_hour(**values):
     return services.save_tool_policy(
-        tool_name="endless",
-        values=values,
-        by=None,
-        until=database_now() + timedelta(seconds=seconds),
+        tool_name="endless", values=values, by=None, until=database_now() + HOUR
     )
 
 
@@ -366,13 +366,17 @@ async def test_a_running_call_obeys_the_beginning_and_the_end():
         started.set()
         await asyncio.Event().wait()
 
-    registry.register(make_tool(endless, timeout=2))
+    registry.register(make_tool(endless, timeout=60))
     executor = await runtime.get_executor()
     try:
         call = ToolCall(id="c", tool_name="endless", scope="conversation")
-        running = asyncio.create_task(executor.run(call, host=Host(observer=Recorder(group="t"))))
+        live = executor.prepare(call)
+        host = Host(observer=Recorder(group="t"))
+        running = asyncio.create_task(executor.execute(live, host=host))
         await started.wait()
-        await _edit(1, timeout_ms=600_000)
+        await _set_for_an_hour(timeout_ms=600_000)
+        await eventually(lambda: live.timeout == 600)
+        await run_in_db_thread(let_it_end)(runtime._policies)
 
         async def is_over():
             await runtime.refresh_policies()
@@ -381,11 +385,13 @@ async def test_a_running_call_obeys_the_beginning_and_the_end():
             )()
 
         await eventually(is_over)
+        await eventually(lambda: live.timeout == 60)
+        pass_time(60)
         assert (await running).status is CallStatus.TIMED_OUT
         changes = (await _row()).deadline_changes
         assert [(change["from_ms"], change["to_ms"]) for change in changes] == [
-            (2_000, 600_000),
-            (600_000, 2_000),
+            (60_000, 600_000),
+            (600_000, 60_000),
         ]
         assert [change["by"] for change in changes] == ["", SYSTEM]
     finally:

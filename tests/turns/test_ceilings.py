@@ -31,8 +31,11 @@ APPS = ("governance", "turns")
 
 @pytest.fixture
 def nothing_else(settings: Any) -> None:
-    """What looks every second or two would be counted, too."""
+    """What looks every few seconds would be counted, too."""
     settings.TURNS_SWEEP_INTERVAL = settings.TURNS_POLL_INTERVAL = 3600.0
+    settings.GOVERNANCE_PROGRESS_INTERVAL = 3600.0
+    settings.TURNS_LEASE_RENEW_INTERVAL = 1200.0
+    settings.TURNS_LEASE_FENCE_AFTER, settings.TURNS_LEASE_TTL = 2400.0, 3600.0
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from governance.core.cancel_reasons import CancelReason
 from governance.core.cancellation import Cancellation, CancellationToken, Cancelled
 from tests.governance.core.support import BY_PARENT, BY_USER, settle
-from tests.support import cancel
+from tests.support import PATIENCE, cancel
 
 
 def test_the_first_request_wins_and_stays():
@@ -217,7 +217,7 @@ class TestWait:
 
         thread = threading.Thread(target=block)
         thread.start()
-        ready.wait(5)
+        ready.wait(PATIENCE)
         token.cancel(BY_USER)
         thread.join(5)
 
@@ -233,7 +233,7 @@ def test_of_many_threads_that_cancel_at_once_exactly_one_is_first():
     together = threading.Barrier(8)
 
     def cancel():
-        together.wait(5)
+        together.wait(PATIENCE)
         firsts.append(token.cancel(Cancellation(reason=CancelReason.USER)))
 
     threads = [threading.Thread(target=cancel) for _ in range(8)]

@@ -11,7 +11,8 @@ from governance import Cancellation, CancelReason
 from governance.core.calls import Disposition
 from governance.mcp.http import _LISTEN_PAUSE
 from governance.mcp.specs import McpTiming
-from governance.mcp.throttle import Throttle
+from governance.mcp.throttle import _BURST, _LINES, Throttle
+from tests.governance.core.support import advance, on_manual_clock
 from tests.governance.mcp.odd_server import VERSION, OddServer
 from tests.governance.mcp.support import address, unruly
 from tests.support import eventually
@@ -21,6 +22,7 @@ _CHATTER = b"event: evil\ndata: x\n\n: \n\n" * 1_000
 _AGAIN = b"retry: 0\nid: 1\ndata: \n\n"
 _CHANGED = b'data: {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}\n\n'
 _SLOW = 0.1
+_PIECE = 65_536  # bytes that are read at once
 
 
 class EndlessServer(OddServer):
@@ -70,6 +72,24 @@ def sdk_log(caplog):
     return lambda: [record for record in caplog.records if record.name.startswith("mcp.")]
 
 
+@pytest.fixture
+def lines_read(monkeypatch):
+    """The lines of each piece that was read."""
+    read, wait_after = [], Throttle.wait_after
+
+    async def counted(throttle, piece):
+        read.append(piece.count(b"\n"))
+        await wait_after(throttle, piece)
+
+    monkeypatch.setattr(Throttle, "wait_after", counted)
+    return read
+
+
+def most_lines(seconds):
+    """How many lines a stream without end may have given in a time, with room for the last piece and for others."""
+    return _LINES * McpTiming().messages_per_second * (_BURST + seconds) + 2 * _PIECE
+
+
 async def test_a_server_that_wants_each_stream_opened_again_is_asked_at_a_pace(harness):
     async with EndlessServer("reopens") as server:
         await harness.begin(address("odd", server.url))
@@ -90,34 +110,39 @@ async def test_a_list_that_changes_all_the_time_is_read_as_seldom_as_it_takes_lo
         await harness.tools.aclose()
 
 
-async def test_events_without_end_fill_no_log_and_hold_up_no_cancel(harness, sdk_log):
+async def test_events_without_end_fill_no_log_and_hold_up_no_cancel(harness, sdk_log, lines_read):
     async with EndlessServer("chatters") as server:
         await harness.begin(address("odd", server.url))
-        spent, began = time.process_time(), time.monotonic()
+        began = time.monotonic()
         live, outcome = harness.call("odd_tool")
         await eventually(lambda: time.monotonic() > began + 2)
-        assert time.process_time() - spent < 1.0
+        assert 0 < sum(lines_read) < most_lines(time.monotonic() - began)
         live.cancel(Cancellation(reason=CancelReason.USER))
         assert (await outcome).disposition is Disposition.INDETERMINATE
         assert sdk_log() == []
         await harness.tools.aclose()
 
 
-async def test_empty_lines_of_a_command_without_end_are_read_at_a_pace(harness):
+async def test_empty_lines_of_a_command_without_end_are_read_at_a_pace(harness, lines_read):
+    began = time.monotonic()
     await harness.begin(unruly())
     assert (await harness.run("unruly_yawn")).result == "yawning"
-    spent, began = time.process_time(), time.monotonic()
     await eventually(lambda: time.monotonic() > began + 2)
-    assert time.process_time() - spent < 1.0
+    assert 0 < sum(lines_read) < most_lines(time.monotonic() - began)
 
 
+@on_manual_clock
 async def test_what_fits_passes_at_once_and_the_rest_at_a_pace():
     throttle = Throttle(McpTiming(longest_message=1_000, messages_per_second=1.0))
     clock = asyncio.get_running_loop().time
-    began = clock()
-    await throttle.wait_after(b"x" * 1_000)
-    assert clock() - began < 1
-    for piece in (b"x" * 30, b"\n\n", b"\r\r"):
-        before = clock()
-        await throttle.wait_after(piece)
-        assert clock() - before > 0.2
+    began, passed = clock(), []
+
+    async def read():
+        for piece in (b"x" * 1_000, b"x" * 30, b"\n\n", b"\r\r"):
+            await throttle.wait_after(piece)
+            passed.append(clock() - began)
+
+    reading = asyncio.create_task(read())
+    await advance(10)
+    await reading
+    assert passed == pytest.approx([0, 0.3, 0.7, 1.1])

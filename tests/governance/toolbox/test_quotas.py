@@ -8,12 +8,15 @@ import pytest
 from governance.core.cancel_reasons import CancelReason
 from governance.core.cancellation import Cancellation, Cancelled
 from governance.core.exceptions import ToolFailed
+from governance.toolbox import quotas
+from tests.support import PATIENCE
 
 QUOTA = 1_000_000
 
 
 @pytest.fixture
-def harness(harness):
+def harness(harness, monkeypatch):
+    monkeypatch.setattr(quotas, "_SOON", PATIENCE)
     harness.change(workspace_quota=QUOTA)
     return harness
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from tests.support import LONG_PATIENCE, eventually
+from tests.support import LONG_PATIENCE, eventually, with_room
 from tests.turns.support import ChatDriver, FakeTools, in_database
 from turns.core import chat_model
 from turns.testing import call, text
@@ -15,9 +15,8 @@ from turns.testing import call, text
 pytestmark = pytest.mark.django_db(transaction=True)
 
 MANY = 200
-CPU_BOUND = (
-    1.0  # seconds for all that happens between the cancel of so many calls and the end of the turn
-)
+# Seconds for all that happens between the cancel of so many calls and the end of the turn.
+CPU_BOUND = with_room(1.0)
 
 
 class Traffic:
@@ -58,6 +57,7 @@ def _so_many_are_allowed(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None
     monkeypatch.setattr(chat_model, "MOST_CALLS", MANY)
     settings.GOVERNANCE_MAX_RUNNING = MANY
     settings.TURNS_SWEEP_INTERVAL = settings.TURNS_POLL_INTERVAL = 600.0  # nobody else asks
+    settings.GOVERNANCE_PROGRESS_INTERVAL = 600.0
 
 
 @pytest.mark.parametrize("at_once", [16, MANY])

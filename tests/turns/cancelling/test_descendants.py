@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from governance import CancelReason, CancelSource
 from governance.db import run_in_db_thread
-from tests.support import eventually, with_room
+from tests.support import PATIENCE, eventually, with_room
 from tests.turns.row_factory import RowFactory
 from tests.turns.support import ChatDriver, in_database, row
 from tests.turns.tools.scripted_agents import (
@@ -199,12 +199,12 @@ def test_an_owner_that_writes_its_turn_meanwhile_keeps_no_request_from_it(ada, a
 
     writing = threading.Thread(target=write)
     writing.start()
-    is_writing.wait(5)
+    is_writing.wait(PATIENCE)
     if asked == "report":
         cascade = children.request_reports_of(parent.pk, "a1")
     else:
         cascade = children.cancel_session(above.id, dug.pk)
-    writing.join(5)
+    writing.join(PATIENCE)
     assert cascade.cancelled == 1
     assert CancelRequest.objects.get(turn=dug).mode == ("report" if asked == "report" else "now")
 

@@ -5,6 +5,7 @@ from contextlib import suppress
 
 import pytest
 
+from tests.support import PATIENCE
 from tests.turns.support import is_paused
 from turns.core.clock import TurnClock, TurnFacts
 
@@ -28,7 +29,7 @@ class Expiry:
 async def test_expires_once_after_its_time():
     expiry = Expiry()
     clock = TurnClock(timeout=0.01, on_expire=expiry)
-    assert await expiry.within(5)
+    assert await expiry.within(PATIENCE)
     assert (expiry.count, clock.time_left) == (1, 0.0)
 
 
@@ -45,7 +46,7 @@ async def test_stands_still_until_every_pause_is_over():
     assert clock.time_left == left
     clock.resume()
     assert not is_paused(clock)
-    assert await expiry.within(5)
+    assert await expiry.within(PATIENCE)
 
 
 async def test_without_a_limit_it_never_expires():

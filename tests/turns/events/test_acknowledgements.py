@@ -10,6 +10,7 @@ import pytest
 from django.db.models import F
 
 from governance import has_cancel_word
+from tests.support import PATIENCE
 from tests.turns.support import ChatDriver, FakeTools, RecordingSink, in_database, row
 from turns import selectors, services
 from turns.events import acknowledgements, spoken_acknowledgements
@@ -111,7 +112,8 @@ async def test_a_turn_that_had_not_begun_is_answered_too(chat: ChatDriver, setti
     await chat.sink.until_ended(busy.turn_id)
 
 
-async def test_a_spoken_word_is_answered_in_the_agents_own_words(chat: ChatDriver):
+async def test_a_spoken_word_is_answered_in_the_agents_own_words(chat: ChatDriver, monkeypatch):
+    monkeypatch.setattr(spoken_acknowledgements, "TIME_LIMIT", PATIENCE)
     model = chat.use_script([call("c1", "held")], [text("Alright, "), text("I let it be.")])
     turn_id = await chat.say(source="voice")
     await chat.running(turn_id, "c1")

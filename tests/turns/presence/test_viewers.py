@@ -86,9 +86,9 @@ def test_after_the_grace_what_was_left_behind_is_cancelled_once(here, factory):
     running, queued = factory.turn("running"), factory.turn("queued")
     look(here, factory, "one")
     viewers.leave("one")
-    pass_time(factory, seconds=29)
+    pass_time(factory, seconds=15)
     assert viewers.end_overdue().cancelled == 0
-    pass_time(factory, seconds=1.1)
+    pass_time(factory, seconds=16)
     [(conversation_id, events)] = viewers.end_overdue().batches
     assert conversation_id == factory.id
     assert [event["type"] for event in events] == ["turn_abort", "turn_end"]

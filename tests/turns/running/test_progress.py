@@ -8,7 +8,7 @@ from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from governance import ToolContext, make_tool, registry
-from tests.support import eventually
+from tests.support import PATIENCE, eventually
 from tests.turns.row_factory import RowFactory
 from tests.turns.support import ChatDriver, FakeTools, in_database
 from turns.core.ports import ClaimedTurn
@@ -118,7 +118,7 @@ async def test_does_not_keep_a_call_or_a_turn_from_its_end(chat: ChatDriver, fak
     try:
         chat.use_script([call("a", "chatty")], [text("Done.")])
         turn_id = await chat.say()
-        await asyncio.wait_for(reported.wait(), 10)
+        await asyncio.wait_for(reported.wait(), PATIENCE)
         running = await runtime.ensure_started()
         async with running.lock.acquired(Urgency.WORK):
             await eventually(lambda: running.progress._pending)
