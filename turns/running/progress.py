@@ -28,7 +28,8 @@ from turns.storage.priority_lock import PriorityLock, Urgency
 logger = logging.getLogger(__name__)
 
 PAUSE = 0.5  # seconds between two writes at least,
-SHARE = 10  # and so many times as long as the last one took
+SHARE = 10  # and so many times as long as the last one took,
+LONGEST_PAUSE = 2.0  # but not longer than this: for whoever waits, progress is the sign of life
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +106,8 @@ class ProgressWriter:
             else:
                 for conversation_id, events in batches:
                     await sinks.publish(conversation_id, events)
-            await asyncio.sleep(max(PAUSE, SHARE * (loop.time() - began_at)))
+            took = loop.time() - began_at
+            await asyncio.sleep(max(PAUSE, min(SHARE * took, LONGEST_PAUSE)))
 
     def _take(self) -> list[Report]:
         pending, self._pending = self._pending, {}

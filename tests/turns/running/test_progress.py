@@ -103,6 +103,34 @@ async def test_waits_for_nobody_who_writes_the_conversation(chat: ChatDriver, ad
     assert [place for place, _ in batches] == [other.conversation_id]
 
 
+async def test_a_write_that_took_long_does_not_silence_what_comes_next(
+    chat: ChatDriver, fake_tools: FakeTools, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(progress, "SHARE", 10**9)  # as if each write had taken years
+    monkeypatch.setattr(progress, "LONGEST_PAUSE", 0.01)
+    is_told = asyncio.Event()
+
+    async def chatty(context: ToolContext) -> str:
+        context.progress("first")
+        await is_told.wait()
+        context.progress("second")
+        await asyncio.Event().wait()
+        return "never"
+
+    tool = make_tool(chatty)
+    registry.register(tool)
+    try:
+        chat.use_script([call("a", "chatty")], [text("Done.")])
+        turn_id = await chat.say()
+        await chat.sink.until("tool_progress", message="first")
+        is_told.set()
+        await chat.sink.until("tool_progress", message="second")
+        await chat.cancel(turn_id)
+        await chat.ended(turn_id)
+    finally:
+        registry.unregister(tool.name)
+
+
 async def test_does_not_keep_a_call_or_a_turn_from_its_end(chat: ChatDriver, fake_tools: FakeTools):
     """However long progress waits, an end that comes later is stored before it, and nothing of it after that."""
     reported = asyncio.Event()
