@@ -5,7 +5,7 @@ It looks at the tables alone. It shares no code with what wrote them, except for
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -31,14 +31,15 @@ def violations(
     *,
     is_settled: bool = True,
     cancel_within: float | None = None,
+    cancelled_since: datetime | None = None,
     effects: Sequence[str] = (),
     slack: timedelta = SLACK,
 ) -> list[str]:
     """Return one sentence for each broken promise; an empty list means that all were kept.
 
     `is_settled`: nothing may wait or run any more. `cancel_within`: seconds from a cancel that was acknowledged to the
-    end of what it was about. `effects`: what tools did in the world, "key turn call pid" for each time. `slack`: how far the clocks of processes
-    may be apart, which date what they write.
+    end of what it was about, for those since `cancelled_since`. `effects`: what tools did in the world, "key turn call
+    pid" for each time. `slack`: how far the clocks of processes may be apart, which date what they write.
     """
     found = [
         *_numbers(record),
@@ -46,7 +47,7 @@ def violations(
         *_runs(record),
         *_calls(record),
         *_late_writes(record, slack=slack),
-        *_cancels(record, within=cancel_within),
+        *_cancels(record, within=cancel_within, since=cancelled_since),
         *_histories(record),
         *_repeated(effects),
     ]
@@ -175,16 +176,19 @@ def _late_writes(record: DatabaseSnapshot, *, slack: timedelta) -> Iterator[str]
                 yield f"turn {turn_id}: has ended, and a message still streams"
 
 
-def _cancels(record: DatabaseSnapshot, *, within: float | None) -> Iterator[str]:
+def _cancels(
+    record: DatabaseSnapshot, *, within: float | None, since: datetime | None
+) -> Iterator[str]:
     """A cancel that was stored comes true, in time, and is never answered with success (G1, C1)."""
     for request in record.requests:
         turn = record.turn(str(request["turn_id"]))
         name = f"cancel of {request['tool_id'] or 'turn'} in {turn['id']}"
         if turn["status"] in ACTIVE:
             continue
+        is_bounded = since is None or request["requested_at"] >= since
         if request["settled_at"] is None:
             yield f"{name}: never settled"
-        elif within is not None and request["settled_ms"] > within * 1000:
+        elif within is not None and is_bounded and request["settled_ms"] > within * 1000:
             yield f"{name}: took {request['settled_ms']} ms, not {within} s"
         if not request["tool_id"] and request["mode"] == "now" and turn["status"] == "completed":
             yield f"{name}: acknowledged, and yet completed"

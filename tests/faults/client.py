@@ -14,7 +14,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMes
 from websockets.sync.client import connect
 from websockets.sync.connection import Connection
 
-from tests.support import PATIENCE, eventually_sync
+from tests.support import LONG_PATIENCE, PATIENCE, eventually_sync
 
 ENDED = {"completed", "cancelled", "failed", "timed_out", "interrupted"}
 
@@ -29,7 +29,7 @@ class Client:
             base_url=url,
             headers={"Authorization": f"Bearer {token}"},
             trust_env=False,
-            timeout=15,
+            timeout=LONG_PATIENCE,
         )
 
     def close(self) -> None:
@@ -138,7 +138,9 @@ class Administrator:
     """Somebody who has signed in to the admin of one web process; the password is the name."""
 
     def __init__(self, url: str, name: str) -> None:
-        self._http = httpx.Client(base_url=url, trust_env=False, timeout=15, follow_redirects=True)
+        self._http = httpx.Client(
+            base_url=url, trust_env=False, timeout=LONG_PATIENCE, follow_redirects=True
+        )
         self.read("/admin/login/")
         self.submit("/admin/login/?next=/admin/", username=name, password=name)
 
@@ -253,7 +255,7 @@ class WebSocketClient(threading.Thread):
         with connect(
             next(self._addresses),
             additional_headers=headers,
-            open_timeout=5,
+            open_timeout=5,  # it tries again
             close_timeout=1,
             proxy=None,
             max_size=None,

@@ -285,7 +285,7 @@ class Site:
 
     def _status(self, name: str, path: str) -> int:
         try:
-            return httpx.get(self.url(name) + path, trust_env=False, timeout=3).status_code
+            return httpx.get(self.url(name) + path, trust_env=False, timeout=PATIENCE).status_code
         except httpx.TransportError:
             return 0
 

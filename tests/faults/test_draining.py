@@ -88,7 +88,7 @@ def test_g10_a_cancel_is_obeyed_while_the_process_drains(embedded: MakeSite, sta
     code, passed = seconds_to_exit(process)
     assert (code in TERMINATED, passed < 5) == (True, True), (code, passed, process.said)
     assert site.record().turn(turn_id)["status"] == "cancelled"
-    assert site.verdict(cancel_within=with_room(1.0)) == []
+    assert site.verdict(cancel_within=with_room(3.0)) == []
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_g10_a_second_signal_hurries(embedded: MakeSite, start: Start, number: s
     turn_id = client.say(client.converse(), 'call swallow {"key": "a", "seconds": 60}')
     client.until_running(turn_id, "swallow")
     process.signal(number)
-    eventually_sync(lambda: not site.is_ready())
+    eventually_sync(lambda: "Waiting up to" in process.own_words)
     process.signal(number)
     _code, passed = seconds_to_exit(process)
     assert passed < HURRY_BOUND + WRITE_BOUND + BUSY_EXIT

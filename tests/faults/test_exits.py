@@ -10,7 +10,7 @@ from tests.faults.cluster import start_scaled
 from tests.faults.conftest import MakeSite
 from tests.faults.site import Site
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(600)
 
 
 def test_a_tool_that_asks_to_exit_ends_nothing_but_its_call(embedded: MakeSite):

@@ -4,7 +4,7 @@ import pytest
 
 from tests.faults.conftest import MakeSite
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(600)
 
 
 def test_what_a_tool_returns_after_it_blocked_the_loop_past_its_limit_is_late(embedded: MakeSite):
@@ -12,7 +12,7 @@ def test_what_a_tool_returns_after_it_blocked_the_loop_past_its_limit_is_late(em
     site.serve()
     client = site.client()
     turn_id = client.say(client.converse(), 'within 1s call block {"seconds": 3}')
-    turn = client.until_ended(turn_id, within=20)
+    turn = client.until_ended(turn_id)
     assert turn["status"] == "completed"
     [call] = turn["calls"]
     assert (call["status"], call["error_type"]) == ("timed_out", "timeout")

@@ -13,10 +13,11 @@ from tests.faults.bounds import BUSY, CANCEL_BY_POLL
 from tests.faults.conftest import MakeSite
 from tests.faults.site import SCALED, Site, environment
 from tests.fork_server import ROOT
-from tests.support import LONG_PATIENCE, PATIENCE, eventually_sync, run_program
+from tests.support import LONG_PATIENCE, PATIENCE, eventually_sync, run_program, with_room
 
-SLOW = 'call affect {"key": "%s", "seconds": 60}'
-BY_HINT = 2.0  # seconds from a wish to its effect: half a poll; a tenth of it on an idle machine
+SLOW = 'call affect {"key": "%s", "seconds": 600}'
+POLL = 40.0  # seconds: whoever obeys sooner was told
+BY_HINT = POLL / 2  # from a wish to its effect; a tenth of a second on an idle machine
 
 
 def start(site: Site, *, webs: int = 1, runners: int = 1) -> None:
@@ -47,7 +48,7 @@ def gaps_between_turns(site: Site, conversation: str) -> list[float]:
 def test_c12_g01_g06_turns_run_in_runners_and_are_seen_and_cancelled_from_every_web_process(
     scaled: MakeSite,
 ):
-    site = scaled(TURNS_POLL_INTERVAL=4.0)
+    site = scaled(TURNS_POLL_INTERVAL=POLL)
     start(site, webs=2, runners=2)
     client, other = site.client(), site.client("web1")
     conversation = client.converse()
@@ -73,10 +74,12 @@ def test_c12_g01_g06_turns_run_in_runners_and_are_seen_and_cancelled_from_every_
     queue = client.converse()
     for _ in range(6):
         client.say(queue, 'call affect {"key": "queued"}')
-    site.until_settled(within=PATIENCE)
+    site.until_settled(within=LONG_PATIENCE)
     gaps = gaps_between_turns(site, queue)
-    assert all(0 <= gap < 2 for gap in gaps), gaps
+    assert all(0 <= gap < BY_HINT for gap in gaps), gaps
 
+    site.processes["runner1"].kill()
+    site.run_turns("runner0", settings={"TURNS_POLL_INTERVAL": 1.0})  # nobody will tell it
     held = client.say(conversation, SLOW % "held")
     client.until_running(held, "affect")
     site.arm("web", "after_cancel_stored")
@@ -108,7 +111,7 @@ def test_g02_without_redis_a_cancel_takes_a_poll_and_turns_run_on(scaled: MakeSi
         began_at = time.monotonic()
         turn = client.say(conversation, "slowly " + "word " * 40)
         assert client.until_ended(turn, within=PATIENCE)["status"] == "completed"
-        assert time.monotonic() - began_at < 10
+        assert time.monotonic() - began_at < with_room(10.0)
     finally:
         redis.signal(signal.SIGCONT)
     redis.crash()

@@ -62,7 +62,7 @@ async def test_a_reload_within_the_grace_keeps_the_turn_and_misses_nothing(
     turn_id = await begin(page)
     await page.leave()
     assert await is_unattended(conversation)
-    await pass_time(conversation, seconds=29)
+    await pass_time(conversation, seconds=15)
     page = await connect().open(after=max(page.seqs))
     assert not await is_unattended(conversation)
     await pass_time(conversation, minutes=10)
@@ -202,6 +202,7 @@ async def test_a_departure_that_cannot_be_written_is_made_good_by_the_sweep(
     async def lost(_key: str, **_: Any) -> None:
         raise OSError("no database")
 
+    monkeypatch.setattr(tracker, "SWEEP_INTERVAL", 3_600)  # it comes when the test says so
     page = await connect().open()
     await begin(page)
     with monkeypatch.context() as patch:

@@ -15,7 +15,7 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from tests.e2e.site import ROOT, Site
-from tests.support import PATIENCE, eventually_sync
+from tests.support import LONG_PATIENCE, PATIENCE, eventually_sync
 from webchat import body_limit
 from webchat.body_limit import BodyLimit
 
@@ -48,7 +48,7 @@ def _by_uvicorn(site: Site) -> Iterator[int]:
     command = [sys.executable, "-m", "uvicorn", "config.asgi:application", "--port", str(site.port)]
     with subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL) as server:
         try:
-            eventually_sync(site.answers, timeout=PATIENCE)
+            eventually_sync(site.answers, timeout=LONG_PATIENCE)
             yield site.port
         finally:
             server.kill()

@@ -167,17 +167,17 @@ async def test_after_a_restart_of_redis_streamed_text_comes_again_and_no_event_i
     settings.WEBCHAT_LOG_CHECK_INTERVAL = 0.1
     settings.WEBCHAT_HEARTBEAT_INTERVAL = 0.2  # at each of which membership is renewed
     socket = await connect().open()
-    await say(socket, "help")
-    assert any(frame["type"] == "text_delta" for frame in socket.seen)
-    await asyncio.to_thread(redis.crash)
-    await say(socket, "wait 0.01")
-    await asyncio.to_thread(redis.start)
-    seen = len(socket.seen)
+    seen = 0
 
     async def hears_text() -> bool:
         await say(socket, "help")
         return any(frame["type"] == "text_delta" for frame in socket.seen[seen:])
 
+    await eventually(hears_text, timeout=PATIENCE)
+    await asyncio.to_thread(redis.crash)
+    await say(socket, "wait 0.01")
+    await asyncio.to_thread(redis.start)
+    seen = len(socket.seen)
     await eventually(hears_text, timeout=PATIENCE)
     assert socket.seqs == list(range(1, len(socket.seqs) + 1))
 

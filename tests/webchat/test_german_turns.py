@@ -154,6 +154,7 @@ async def live_through(reader: Reader, settings: Any) -> list[ChatRequest]:
     path = f"/api/turns/{question['turn_id']}/tools/{question['tool_id']}/decision"
     assert (await reader.post(path, decision="approve"))["error"] == expected("decided", reader)
     running = await socket.read("tool_start", lambda frame: frame["tool_id"] == "ended")
+    await socket.read("tool_result", lambda frame: frame["tool_id"] == "listed")
     await reader.do("cancel_tool", running)
     await socket.read("tool_start", lambda frame: frame["tool_id"] == "last")
     await reader.say("stop")

