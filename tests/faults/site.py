@@ -17,7 +17,7 @@ from tests.faults import database_snapshot
 from tests.faults.checker import violations
 from tests.faults.client import Administrator, Client, WebSocketClient
 from tests.faults.database_snapshot import ACTIVE, DatabaseSnapshot
-from tests.faults.tools import EFFECTS
+from tests.faults.tools import EFFECTS, LET_GO
 from tests.fork_server import ForkServer
 from tests.made_once import migrated_file
 from tests.processes import Process, owned_by, run_python
@@ -196,6 +196,10 @@ class Site:
         """Return the effects that tools had: key, turn, call and pid of each."""
         file = self.var / EFFECTS
         return file.read_text().splitlines() if file.exists() else []
+
+    def let_go(self) -> None:
+        """Let the tools go on that are `held`."""
+        (self.var / LET_GO).touch()
 
     def set_policy(self, **fields: Any) -> None:
         """Choose what happens to turns that nobody watches, as an administrator does."""

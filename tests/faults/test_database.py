@@ -74,12 +74,13 @@ def test_g11_a_database_that_is_away_for_a_moment_costs_no_turn(
     start_scaled(site, runners=1)
     client = site.client()
     conversation = client.converse()
-    turn_id = client.say(conversation, 'call affect {"key": "a", "seconds": 5}')
+    turn_id = client.say(conversation, 'call affect {"key": "a", "held": true}')
     client.until_running(turn_id, "affect")
     postgres.crash()
     let_pass(1.0)
     postgres.start()
     eventually_sync(lambda: site.is_ready(), timeout=PATIENCE)
+    site.let_go()
     assert client.until_ended(turn_id, within=PATIENCE)["status"] == "completed"
     assert site.verdict() == []
 
@@ -89,7 +90,7 @@ def test_g11_connections_that_are_cut_cost_no_turn(scaled: MakeSite, postgres: P
     start_scaled(site)
     client = site.client()
     conversation = client.converse()
-    turn_id = client.say(conversation, 'call affect {"key": "a", "seconds": 3}')
+    turn_id = client.say(conversation, 'call affect {"key": "a", "held": true}')
     client.until_running(turn_id, "affect")
     cut: set[object] = set()
 
@@ -99,6 +100,7 @@ def test_g11_connections_that_are_cut_cost_no_turn(scaled: MakeSite, postgres: P
     for _ in range(3):
         cut |= eventually_sync(cut_others)
     eventually_sync(lambda: site.is_ready(), timeout=PATIENCE)
+    site.let_go()
     assert client.until_ended(turn_id, within=PATIENCE)["status"] == "completed"
     held = client.say(conversation, 'call affect {"key": "b", "seconds": 60}')
     client.until_running(held, "affect", within=PATIENCE)
@@ -116,7 +118,7 @@ def test_g11_connections_that_are_cut_again_and_again_end_no_turn_and_double_not
     conversation = client.converse()
     step = 'call affect {"key": "a", "seconds": 0.1}\ncall affect {"key": "b"}'
     turn_id = persist(lambda: client.say(conversation, "\nthen\n".join([step] * 8)))
-    client.until_running(turn_id, "affect")
+    eventually_sync(lambda: client.turn(turn_id)["calls"])
 
     known = 0
 

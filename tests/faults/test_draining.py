@@ -56,14 +56,15 @@ def test_g10_what_ends_within_the_grace_is_not_cancelled_and_the_server_answers_
     client = site.client()
     conversation = client.converse()
     watcher = site.watch(conversation)
-    turn_id = client.say(conversation, 'call affect {"key": "a", "seconds": 2}')
+    turn_id = client.say(conversation, 'call affect {"key": "a", "held": true}')
     client.until_running(turn_id, "affect")
     process.terminate()
     eventually_sync(lambda: not site.is_ready())
     assert client.get("/healthz").is_success
     eventually_sync(lambda: site.record().processes[0]["draining_at"])
     behind = client.say(conversation, 'call affect {"key": "behind"}')
-    code, _passed = seconds_to_exit(process)
+    site.let_go()
+    code, _passed = seconds_to_exit(process, bound=PATIENCE)
     assert code in TERMINATED, process.said
     eventually_sync(lambda: watcher.close_codes[:1] == [1012])
     assert watcher.find("turn_end", turn_id=turn_id)["status"] == "completed"

@@ -84,12 +84,13 @@ def test_g05_a_process_that_was_frozen_for_less_than_its_lease_goes_on(scaled: M
     site = scaled(**LEASE)
     start_scaled(site, runners=1)
     client = site.client()
-    turn_id = client.say(client.converse(), 'call affect {"key": "a", "seconds": 2}')
+    turn_id = client.say(client.converse(), 'call affect {"key": "a", "held": true}')
     client.until_running(turn_id, "affect")
     frozen = site.owner_of(turn_id)
     frozen.freeze()
     let_pass(TTL / 4)
     frozen.thaw()
+    site.let_go()
     assert client.until_ended(turn_id)["status"] == "completed"
     assert site.verdict() == []
 

@@ -118,14 +118,16 @@ def test_g03_a_process_whose_loop_is_blocked_loses_its_lease(scaled: MakeSite):
     start_two(site)
     client = site.client("one")
     conversation = client.converse()
-    turn = client.say(conversation, 'call block {"key": "a", "seconds": 7}')
-    eventually_sync(lambda: site.effects())
+    client.say_unanswered(conversation, 'call block {"key": "a", "held": true}')
+    [effect] = eventually_sync(lambda: site.effects())
+    turn = effect.split()[1]
     blocked, client = sides(site, turn)
     assert client.until_ended(turn, within=PATIENCE)["status"] == "interrupted"
     assert "The event loop has been held up" in blocked.said
     assert "in block" in blocked.said  # the stack names the tool
     following = client.say(conversation, 'call affect {"key": "next"}')
     assert client.until_ended(following)["status"] == "completed"
+    site.let_go()
     eventually_sync(lambda: "registered again" in blocked.said, timeout=PATIENCE)
     assert site.verdict() == []
 

@@ -86,7 +86,7 @@ def test_g09_a_redis_that_comes_back_costs_no_event(scaled: MakeSite, redis: Red
     conversation = client.converse()
     watcher = site.watch(conversation)
     turns = [client.say(conversation, TALK) for _ in range(3)]
-    client.until_running(turns[0], "affect")
+    watcher.until("tool_start", turn_id=turns[0])
     redis.crash()
     let_pass(0.5)
     redis.start()

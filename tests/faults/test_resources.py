@@ -68,13 +68,14 @@ def test_a_full_disk_is_told_and_nothing_is_lost_when_there_is_room_again(embedd
     process = site.serve()
     client = site.client()
     conversation = client.converse()
-    turn_id = client.say(conversation, 'call affect {"key": "a", "seconds": 1.5}')
+    turn_id = client.say(conversation, 'call affect {"key": "a", "held": true}')
     client.until_running(turn_id, "affect")
     _, hard = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
     resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (1024, hard))
     answer = client.post(f"/api/conversations/{conversation}/messages", {"text": "help"})
     assert answer.status_code >= 500
     assert set(answer.json()) == {"error", "code"}
+    site.let_go()
     let_pass(2.0)  # the tool ends, and its result cannot be stored
     resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (hard, hard))
     turn = client.until_ended(turn_id, within=PATIENCE)
@@ -91,7 +92,7 @@ def test_a_database_that_takes_no_writes_for_a_while_is_told_and_loses_nothing(
     site = uvicorn(scaled)
     client = site.client()
     conversation = client.converse()
-    turn_id = client.say(conversation, 'call affect {"key": "a", "seconds": 1}')
+    turn_id = client.say(conversation, 'call affect {"key": "a", "held": true}')
     client.until_running(turn_id, "affect")
     try:
         refuse_writes(postgres)
@@ -101,6 +102,7 @@ def test_a_database_that_takes_no_writes_for_a_while_is_told_and_loses_nothing(
         )
         assert refused.status_code >= 500
         assert set(refused.json()) == {"error", "code"}
+        site.let_go()
         let_pass(2.0)  # the tool ends, and its result cannot be stored
     finally:
         refuse_writes(postgres, on=False)
@@ -213,7 +215,7 @@ def test_who_has_no_free_file_descriptors_takes_nobody_for_dead_and_goes_on_when
     client = site.client()
     conversation = client.converse()
     assert client.until_ended(client.say(conversation, "help"))["status"] == "completed"
-    plan = 'call affect {"key": "a", "seconds": 3}\ncall ignore {"seconds": 0.1}'
+    plan = 'call affect {"key": "a", "held": true}\ncall ignore {"seconds": 0.1}'
     turn_id = client.say(conversation, plan)
     client.until_running(turn_id, "affect")
     limits = {
@@ -222,6 +224,7 @@ def test_who_has_no_free_file_descriptors_takes_nobody_for_dead_and_goes_on_when
     }
     for process, (_soft, hard) in limits.items():
         resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (open_files(process), hard))
+    site.let_go()
     let_pass(2 * TurnsSettings.SWEEP_INTERVAL)
     for process, limit in limits.items():
         resource.prlimit(process.pid, resource.RLIMIT_NOFILE, limit)

@@ -70,7 +70,7 @@ def test_what_cannot_be_ended_is_in_the_ledger_until_it_has_ended(embedded: Make
     site = embedded()
     site.serve()
     client, admin = site.client(), site.administrator()
-    turn_id = client.say(client.converse(), 'call hang {"key": "deaf", "seconds": 8}')
+    turn_id = client.say(client.converse(), 'call hang {"key": "deaf", "held": true}')
     client.until_running(turn_id, "hang")
     assert "Nothing is left." in ledger(admin)
     said = press(admin, "cancel", f"{turn_id}:{call_of(site, turn_id)}", why="hangs")
@@ -80,5 +80,6 @@ def test_what_cannot_be_ended_is_in_the_ledger_until_it_has_ended(embedded: Make
     assert "hang" in left
     assert "deaf" in left
     assert "thread" in left
+    site.let_go()
     eventually_sync(lambda: "Nothing is left." in ledger(admin))
     assert client.turn(turn_id)["calls"][0]["late"]["kind"] == "returned"

@@ -12,6 +12,7 @@ from django.conf import settings
 from governance import ToolContext, tool
 
 EFFECTS = "effects.txt"
+LET_GO = "let-go"  # a file; `Site.let_go` makes it
 
 
 def _note(context: ToolContext, key: str) -> None:
@@ -24,11 +25,24 @@ def _note(context: ToolContext, key: str) -> None:
         os.close(descriptor)
 
 
+def _is_let_go() -> bool:
+    return (Path(settings.VAR_DIR) / LET_GO).exists()
+
+
+def _block_until_let_go() -> None:
+    while not _is_let_go():
+        time.sleep(0.02)
+
+
 @tool(side_effects=True, loop_exempt=True)
-async def affect(context: ToolContext, key: str = "", seconds: float = 0.0) -> str:
-    """Have an effect, then wait, obeying a cancel."""
+async def affect(
+    context: ToolContext, key: str = "", seconds: float = 0.0, held: bool = False
+) -> str:
+    """Have an effect, then wait (`held`: until the test lets it go), obeying a cancel."""
     _note(context, key)
     await asyncio.sleep(seconds)
+    while held and not _is_let_go():  # noqa: ASYNC110 - another process makes the file
+        await asyncio.sleep(0.02)
     return f"affected {key}"
 
 
@@ -44,18 +58,26 @@ async def swallow(context: ToolContext, key: str = "", seconds: float = 60.0) ->
 
 
 @tool
-async def block(context: ToolContext, key: str = "", seconds: float = 60.0) -> str:
-    """Have an effect, then block the event loop."""
+async def block(
+    context: ToolContext, key: str = "", seconds: float = 60.0, held: bool = False
+) -> str:
+    """Have an effect, then block the event loop, `held` until the test lets it go."""
     _note(context, key)
-    time.sleep(seconds)  # noqa: ASYNC251 - that is the fault
+    if held:
+        _block_until_let_go()
+    else:
+        time.sleep(seconds)  # noqa: ASYNC251 - that is the fault
     return "the loop goes on"
 
 
 @tool
-def hang(context: ToolContext, key: str = "", seconds: float = 60.0) -> str:
-    """Have an effect, then block a thread."""
+def hang(context: ToolContext, key: str = "", seconds: float = 60.0, held: bool = False) -> str:
+    """Have an effect, then block a thread, `held` until the test lets it go."""
     _note(context, key)
-    time.sleep(seconds)
+    if held:
+        _block_until_let_go()
+    else:
+        time.sleep(seconds)
     return "the thread goes on"
 
 
