@@ -1,4 +1,4 @@
-"""Starts the usual processes of a scaled site, with leases short enough to wait for."""
+"""Starts the usual processes of a scaled site, with leases short enough to wait for, or those of production."""
 
 import time
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 from tests.faults.site import Site
 from tests.processes import Process
 from tests.support import with_room
+from turns.conf import TurnsSettings
 
 TTL = 4.0
 LEASE: dict[str, Any] = {
@@ -13,6 +14,10 @@ LEASE: dict[str, Any] = {
     "TURNS_LEASE_FENCE_AFTER": TTL * 2 / 3,
     "TURNS_LEASE_RENEW_INTERVAL": TTL / 8,
     "TURNS_SWEEP_INTERVAL": 0.5,
+}
+DEFAULT_LEASE: dict[str, Any] = {
+    f"TURNS_{name}": getattr(TurnsSettings, name)
+    for name in ("LEASE_TTL", "LEASE_FENCE_AFTER", "LEASE_RENEW_INTERVAL")
 }
 REAPED = with_room(TTL + 3.0)  # seconds in which a process that is silent has lost its turns
 

@@ -15,8 +15,13 @@ from tests.fork_server import ForkServer, shared_fork_server
 
 MakeSite = Callable[..., Site]
 
-# Short spans: what is promised holds for any, and a test shall not wait for long ones.
-QUICK: dict[str, Any] = {"TURNS_POLL_INTERVAL": 0.3}
+# Short spans: what is promised holds for any, and a test shall not wait for long ones. But a lease is long where
+# it is not what the test is about: a busy machine would lose it.
+SPANS: dict[str, Any] = {
+    "TURNS_POLL_INTERVAL": 0.3,
+    "TURNS_LEASE_FENCE_AFTER": 60.0,
+    "TURNS_LEASE_TTL": 90.0,
+}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -157,7 +162,7 @@ def _sites(directory: Path, **parts: Any) -> Iterator[MakeSite]:
     def make(**settings: Any) -> Site:
         var = directory / f"{os.getpid()}_{len(made)}_{directory.name[-20:]}"
         var.mkdir()
-        made.append(Site(var, **parts, **{**QUICK, **settings}))
+        made.append(Site(var, **parts, **{**SPANS, **settings}))
         return made[-1]
 
     try:

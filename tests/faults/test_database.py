@@ -12,14 +12,11 @@ import pytest
 
 from scripts.servers import Postgres, Redis
 from tests.faults import measures
-from tests.faults.cluster import LEASE, REAPED, let_pass, start_scaled
+from tests.faults.cluster import DEFAULT_LEASE, LEASE, REAPED, let_pass, start_scaled
 from tests.faults.conftest import MakeSite
 from tests.faults.fault_injection import persist
 from tests.faults.postgres_faults import connection_pids, cut_connections
 from tests.support import LONG_PATIENCE, PATIENCE, eventually_sync, with_room
-from turns.conf import TurnsSettings
-
-DEFAULT: dict[str, Any] = {}
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -27,13 +24,15 @@ pytestmark = pytest.mark.timeout(600)
 @pytest.mark.long
 @pytest.mark.parametrize("is_silent", [False, True], ids=["gone", "silent"])
 @pytest.mark.parametrize(
-    ("seconds", "lease"), [(5, LEASE), (15, DEFAULT), (60, DEFAULT)], ids=["5", "15", "60"]
+    ("seconds", "lease"),
+    [(5, LEASE), (15, DEFAULT_LEASE), (60, DEFAULT_LEASE)],
+    ids=["5", "15", "60"],
 )
 def test_g11_a_database_that_is_away_for_longer_than_a_lease_ends_what_runs(
     scaled: MakeSite, postgres: Postgres, seconds: float, lease: dict[str, Any], is_silent: bool
 ):
     site = scaled(**lease)
-    limit = lease.get("TURNS_LEASE_FENCE_AFTER", TurnsSettings.LEASE_FENCE_AFTER)
+    limit = lease["TURNS_LEASE_FENCE_AFTER"]
     start_scaled(site)
     client = site.client()
     conversation = client.converse()
@@ -70,7 +69,7 @@ def test_g11_a_database_that_is_away_for_longer_than_a_lease_ends_what_runs(
 def test_g11_a_database_that_is_away_for_a_moment_costs_no_turn(
     scaled: MakeSite, postgres: Postgres
 ):
-    site = scaled()  # the lease of production: 15 s
+    site = scaled(**DEFAULT_LEASE)
     start_scaled(site, runners=1)
     client = site.client()
     conversation = client.converse()
@@ -200,7 +199,7 @@ def test_redis_takes_no_process_out(scaled: MakeSite, redis: Redis, fault: str):
 def test_g11_a_wrong_clock_changes_nothing(
     scaled: MakeSite, false_time: Mapping[str, str], hours: int
 ):
-    site = scaled(**LEASE)
+    site = scaled(TURNS_SWEEP_INTERVAL=0.5)
     start_scaled(site, runners=0)
     site.run_turns("wrong", environ={**false_time, "FAKETIME": f"{hours:+}h"})
     client = site.client()

@@ -6,7 +6,15 @@ from typing import Any
 import pytest
 
 from tests.faults import measures
-from tests.faults.cluster import LEASE, REAPED, TTL, let_pass, other_runner, start_scaled
+from tests.faults.cluster import (
+    DEFAULT_LEASE,
+    LEASE,
+    REAPED,
+    TTL,
+    let_pass,
+    other_runner,
+    start_scaled,
+)
 from tests.faults.conftest import MakeSite
 from tests.support import PATIENCE, eventually_sync, with_room
 from turns.conf import TurnsSettings
@@ -17,7 +25,10 @@ pytestmark = pytest.mark.timeout(600)
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("lease", "ttl", "reaped"),
-    [(LEASE, TTL, REAPED), ({}, TurnsSettings.LEASE_TTL, with_room(TurnsSettings.LEASE_TTL + 3.0))],
+    [
+        (LEASE, TTL, REAPED),
+        (DEFAULT_LEASE, TurnsSettings.LEASE_TTL, with_room(TurnsSettings.LEASE_TTL + 3.0)),
+    ],
     ids=["short", "default"],
 )
 def test_g03_g05_a_runner_that_was_frozen_has_lost_its_turn_and_leaves_it_alone(
@@ -60,7 +71,7 @@ def test_g03_g05_a_runner_that_was_frozen_has_lost_its_turn_and_leaves_it_alone(
     ],
 )
 def test_g05_a_write_that_comes_after_the_lease_is_refused(scaled: MakeSite, place: str):
-    site = scaled(**LEASE)
+    site = scaled(**{**LEASE, "TURNS_LEASE_FENCE_AFTER": 4.5, "TURNS_LEASE_TTL": 5.5})
     start_scaled(site, runners=1)
     site.arm("runner0", f"{place}:stop")
     client = site.client()

@@ -9,7 +9,7 @@ import pytest
 from scripts.servers import Postgres
 from tests.faults import measures
 from tests.faults.checkpoints import CHECKPOINTS, NEVER_BEGAN, OFTEN, PLAN, expected_status
-from tests.faults.cluster import LEASE, REAPED, TTL
+from tests.faults.cluster import DEFAULT_LEASE, LEASE, REAPED, TTL
 from tests.faults.conftest import MakeSite
 from tests.support import PATIENCE, eventually_sync, with_room
 from turns.conf import TurnsSettings
@@ -51,7 +51,7 @@ def test_g03_g04_g07_after_a_kill_at_any_place_a_web_process_ends_the_turn(
 @pytest.mark.parametrize("is_cancelled", [False, True])
 @pytest.mark.parametrize(
     ("lease", "ttl", "bound"),
-    [(LEASE, TTL, REAPED), ({}, TurnsSettings.LEASE_TTL, OTHER_HOST)],
+    [(LEASE, TTL, REAPED), (DEFAULT_LEASE, TurnsSettings.LEASE_TTL, OTHER_HOST)],
     ids=["short", "default"],
 )
 def test_g02_g03_a_runner_that_died_on_another_machine_is_missed_after_its_lease(

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 import httpx
 import pytest
 
+from tests.faults.cluster import DEFAULT_LEASE
 from tests.faults.conftest import MakeSite
 from tests.faults.site import Site
 
@@ -61,7 +62,7 @@ def assert_no_lease_was_lost(site: Site, processes: int) -> None:
 def test_while_dozens_sign_in_a_cancel_is_answered_and_the_lease_is_kept(
     embedded: MakeSite, page: str, server: str
 ):
-    site = embedded(PASSWORD_HASHERS=HASHERS)
+    site = embedded(PASSWORD_HASHERS=HASHERS, **DEFAULT_LEASE)
     getattr(site, server)()
     client = site.client()
     turn = client.say(client.converse(), "wait 150")
