@@ -10,11 +10,12 @@ from collections.abc import Callable
 import pytest
 
 from tests.faults import measures
-from tests.faults.bounds import BUSY_EXIT
+from tests.faults.bounds import BUSY_EXIT, PATIENT_EXIT
+from tests.faults.cluster import DEFAULT_LEASE
 from tests.faults.conftest import MakeSite
 from tests.faults.site import Site
 from tests.processes import Process, owned_by
-from tests.support import PATIENCE, eventually_sync, with_room
+from tests.support import LONG_PATIENCE, PATIENCE, eventually_sync, with_room
 from turns.conf import TurnsSettings
 from turns.running.draining import ABANDON_AFTER, EXIT_UNCLEAN, HURRY_BOUND, LAST_BOUND, WRITE_BOUND
 
@@ -22,7 +23,7 @@ GRACE = 0.5
 EXIT_BOUND = GRACE + ABANDON_AFTER + WRITE_BOUND + BUSY_EXIT
 TERMINATED = {0, -15}  # uvicorn ends by the signal that it was sent
 
-Start = Callable[[Site], Process]
+Start = Callable[..., Process]
 SERVERS = {"serve": Site.serve, "uvicorn": Site.serve_uvicorn}
 SERVE_OFTEN = [
     pytest.param(Site.serve, id="serve"),
@@ -51,8 +52,8 @@ def seconds_to_exit(
 def test_g10_what_ends_within_the_grace_is_not_cancelled_and_the_server_answers_meanwhile(
     embedded: MakeSite, start: Start
 ):
-    site = embedded(TURNS_DRAIN_GRACE=20.0)
-    process = start(site)
+    site = embedded(TURNS_DRAIN_GRACE=LONG_PATIENCE)
+    process = start(site, environ=PATIENT_EXIT)
     client = site.client()
     conversation = client.converse()
     watcher = site.watch(conversation)
@@ -78,8 +79,8 @@ def test_g10_what_ends_within_the_grace_is_not_cancelled_and_the_server_answers_
 
 @pytest.mark.long
 def test_g10_a_cancel_is_obeyed_while_the_process_drains(embedded: MakeSite, start: Start):
-    site = embedded(TURNS_DRAIN_GRACE=20.0)
-    process = start(site)
+    site = embedded(TURNS_DRAIN_GRACE=60.0)
+    process = start(site, environ=PATIENT_EXIT)
     client = site.client()
     turn_id = client.say(client.converse(), 'call affect {"key": "a", "seconds": 60}')
     client.until_running(turn_id, "affect")
@@ -87,7 +88,7 @@ def test_g10_a_cancel_is_obeyed_while_the_process_drains(embedded: MakeSite, sta
     eventually_sync(lambda: not site.is_ready())
     assert client.cancel(turn_id).is_success
     code, passed = seconds_to_exit(process)
-    assert (code in TERMINATED, passed < 5) == (True, True), (code, passed, process.said)
+    assert (code in TERMINATED, passed < EXIT_BOUND) == (True, True), (code, passed, process.said)
     assert site.record().turn(turn_id)["status"] == "cancelled"
     assert site.verdict(cancel_within=with_room(3.0)) == []
 
@@ -121,7 +122,7 @@ def test_g10_what_does_not_end_within_the_grace_is_interrupted_by_the_shutdown(
 def test_g10_with_the_default_grace_a_process_has_left_after_25_seconds(
     embedded: MakeSite, start: Start, tool: str
 ):
-    site = embedded()
+    site = embedded(**DEFAULT_LEASE)
     process = start(site)
     client = site.client()
     client.say_unanswered(client.converse(), f'call {tool} {{"key": "a", "seconds": 60}}')
@@ -176,13 +177,18 @@ def test_g10_a_second_signal_hurries(embedded: MakeSite, start: Start, number: s
 
 
 @pytest.mark.parametrize(
-    ("tool", "codes"),
-    [("affect", {0}), pytest.param("swallow", {0, EXIT_UNCLEAN}, marks=pytest.mark.long)],
+    ("tool", "codes", "environ"),
+    [
+        ("affect", {0}, PATIENT_EXIT),
+        pytest.param("swallow", {0, EXIT_UNCLEAN}, {}, marks=pytest.mark.long),
+    ],
 )
-def test_g10_a_second_sigterm_hurries_a_runner(scaled: MakeSite, tool: str, codes: set[int]):
+def test_g10_a_second_sigterm_hurries_a_runner(
+    scaled: MakeSite, tool: str, codes: set[int], environ: dict[str, str]
+):
     site = scaled(TURNS_DRAIN_GRACE=60.0)
     site.serve_uvicorn(role="web")
-    runner = site.run_turns()
+    runner = site.run_turns(environ=environ)
     client = site.client()
     turn_id = client.say(client.converse(), f'call {tool} {{"key": "a", "seconds": 60}}')
     client.until_running(turn_id, tool)

@@ -5,17 +5,19 @@ import signal
 
 import pytest
 
+from tests.faults.bounds import PATIENT_EXIT
 from tests.faults.client import Client
 from tests.faults.cluster import start_scaled
 from tests.faults.conftest import MakeSite
 from tests.faults.site import Site
+from tests.support import PATIENCE
 
 pytestmark = pytest.mark.timeout(600)
 
 
 def test_a_tool_that_asks_to_exit_ends_nothing_but_its_call(embedded: MakeSite):
     site = embedded()
-    process = site.serve()
+    process = site.serve(environ=PATIENT_EXIT)
     client = site.client()
     bystander = client.say(client.converse(), 'call affect {"key": "other", "seconds": 600}')
     client.until_running(bystander, "affect")
@@ -32,7 +34,7 @@ def test_a_tool_that_asks_to_exit_ends_nothing_but_its_call(embedded: MakeSite):
     assert client.cancel(bystander).status_code == 200
     client.until_ended(bystander)
     process.signal(signal.SIGINT)  # the server's own Ctrl-C stays what it is
-    assert process.wait(within=20) == 0
+    assert process.wait(within=PATIENCE) == 0
 
 
 def leave_later(client: Client) -> None:
@@ -56,22 +58,22 @@ def test_a_callback_of_a_tool_that_asks_to_exit_ends_nothing_but_itself(
     embedded: MakeSite, start, number
 ):
     site = embedded()
-    process = start(site)
+    process = start(site, environ=PATIENT_EXIT)
 
     leave_later(site.client())
 
     assert process.own_words.count("A callback of a tool raised SystemExit") == 4
     process.signal(number)  # the server's own signals stay what they are
-    assert process.wait(within=20) in {0, -signal.SIGTERM}  # uvicorn ends by a signal
+    assert process.wait(within=PATIENCE) in {0, -signal.SIGTERM}  # uvicorn ends by a signal
 
 
 def test_a_callback_of_a_tool_that_asks_to_exit_ends_no_runner(scaled: MakeSite):
     site = scaled()
-    start_scaled(site, runners=1)
+    start_scaled(site, runners=1, environ=PATIENT_EXIT)
     [runner] = [process for name, process in site.processes.items() if name != "web"]
 
     leave_later(site.client())
 
     assert runner.own_words.count("A callback of a tool raised SystemExit") == 4
     runner.signal(signal.SIGINT)
-    assert runner.wait(within=20) == 0
+    assert runner.wait(within=PATIENCE) == 0

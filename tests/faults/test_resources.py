@@ -14,6 +14,7 @@ import pytest
 
 from scripts.servers import Postgres
 from tests.faults import database_snapshot, measures
+from tests.faults.bounds import PATIENT_EXIT
 from tests.faults.cluster import let_pass, start_scaled
 from tests.faults.conftest import MakeSite
 from tests.faults.postgres_faults import refuse_writes
@@ -167,10 +168,10 @@ def viewers(site: Site) -> int:
 
 @pytest.mark.parametrize("start", [Site.serve, Site.serve_uvicorn], ids=["serve", "uvicorn"])
 def test_a_client_that_never_reads_is_let_go_and_keeps_no_server_from_its_end(
-    embedded: MakeSite, start: Callable[[Site], Process]
+    embedded: MakeSite, start: Callable[..., Process]
 ):
     site = embedded(WEBCHAT_SEND_TIMEOUT=1.0)
-    process = start(site)
+    process = start(site, environ=PATIENT_EXIT)
     client = site.client()
     conversation = client.converse()
     for _ in range(SNAPSHOT_TURNS):

@@ -10,6 +10,7 @@ from pathlib import Path
 from django.conf import settings
 
 from governance import ToolContext, tool
+from turns.running import draining
 
 EFFECTS = "effects.txt"
 LET_GO = "let-go"  # a file; `Site.let_go` makes it
@@ -129,6 +130,9 @@ async def chatter(context: ToolContext, kilobytes: int = 16, times: int = 100) -
         await asyncio.sleep(0.01)
     return "x" * (kilobytes * 1024)
 
+
+if bound := os.environ.get("FAULTS_EXIT_BOUND"):  # see PATIENT_EXIT
+    draining.HURRY_BOUND = draining.LAST_BOUND = float(bound)
 
 if name := os.environ.get("FAULTS_TOOL"):  # a process that has a tool which the others have not
 
