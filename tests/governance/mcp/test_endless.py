@@ -86,7 +86,7 @@ def lines_read(monkeypatch):
 
 
 def most_lines(seconds):
-    """How many lines a stream without end may have given in a time, with room for the last piece and for others."""
+    """How many lines a stream may have given in that time. There is room for two last pieces."""
     return _LINES * McpTiming().messages_per_second * (_BURST + seconds) + 2 * _PIECE
 
 
