@@ -74,11 +74,14 @@ export class ConversationList {
     return this.refreshNow();
   }
 
-  /** For what a person waits for; an answer that was overtaken is dropped. */
+  /** For what a person waits for; an answer that was overtaken is dropped. @returns {Promise<boolean>} whether there was one */
   async refreshNow() {
     const look = ++this.#looks;
     const fresh = await this.#ask();
-    if (fresh && look === this.#looks) await this.#show(fresh);
+    // Nothing moves under a pointer that is about to click.
+    while (fresh && performance.now() - this.#aimedAt < AIM_MS) await pause(AIM_MS);
+    if (fresh && look === this.#looks) this.#show(fresh);
+    return fresh !== null;
   }
 
   /** One look at a time, and not one after the other. The next thing that is said makes up for one that fails. */
@@ -86,12 +89,10 @@ export class ConversationList {
     if (this.#isRefreshing) return;
     this.#isRefreshing = true;
     this.#isBehind = false;
-    const look = ++this.#looks;
-    const fresh = await this.#ask();
-    if (fresh && look === this.#looks) await this.#show(fresh);
+    const isThere = await this.refreshNow();
     await pause(GAP_MS);
     this.#isRefreshing = false;
-    if (!fresh) this.#isBehind = true;
+    if (!isThere) this.#isBehind = true;
     else if (this.#isBehind) void this.refresh();
   }
 
@@ -108,9 +109,8 @@ export class ConversationList {
     return pageFrom(text).getElementById(this.#region.id);
   }
 
-  /** Nothing moves under a pointer that is about to click. @param {Element} fresh */
-  async #show(fresh) {
-    while (performance.now() - this.#aimedAt < AIM_MS) await pause(AIM_MS);
+  /** @param {Element} fresh */
+  #show(fresh) {
     const focused = this.#region.contains(document.activeElement) ? document.activeElement : null;
     const list = this.#region.querySelector("ul");
     const made = fresh.querySelector("ul");
