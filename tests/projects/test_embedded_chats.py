@@ -12,6 +12,7 @@ from playwright.async_api import Browser, Locator, Page, Route, WebSocket, WebSo
 
 from tests.e2e.axe import UP_TO_AA, findings
 from tests.e2e.chromium import started_chromium
+from tests.e2e.scripted_socket import ScriptedSocket
 from tests.projects.hosts import PASSWORD, ROOT, HostProject
 from tests.support import PATIENCE, eventually
 
@@ -22,7 +23,7 @@ import django
 django.setup()
 from django.contrib.auth import get_user_model
 from turns.models import Agent
-for name in ("ada", "ben", "cleo", "dan", "eve", "fay", "gus", "hal", "ivy", "jan", "kai", "lea"):
+for name in ("ada", "ben", "cleo", "dan", "eve", "fay", "gus", "hal", "ivy", "jan", "kai", "lea", "mia"):
     get_user_model().objects.create_user(name, password=%r)
 Agent.objects.create(name="florist", samples=["say Tulips."])
 """
@@ -38,6 +39,15 @@ MAKE_ANOTHER = """async (url) => {
   const token = chat.querySelector("[name=csrfmiddlewaretoken]").value;
   const headers = { "content-type": "application/json", "x-csrftoken": token };
   return (await fetch(url, { method: "POST", headers, body: '{"agent": "florist"}' })).status;
+}"""
+# What is drawn anew follows the event of the scroll by a frame.
+SCROLL_AND_READ_MARKED = """async (chat) => {
+  const log = chat.querySelector("[role=log]");
+  const scrolled = new Promise((done) => log.addEventListener("scroll", done, { once: true }));
+  log.scrollTop = log.scrollTop > 0 ? 0 : log.scrollHeight;
+  await scrolled;
+  for (let frame = 0; frame < 2; frame += 1) await new Promise(requestAnimationFrame);
+  return chat.getRootNode().getSelection().toString().trim();
 }"""
 STYLE = "(node, name) => getComputedStyle(node)[name]"
 OF_THE_HOST = [
@@ -285,6 +295,24 @@ async def test_what_is_typed_before_the_scripts_are_there_keeps_the_focus_and_is
     await orders.get_by_role("button", name="New conversation").click()
     await expect(orders.locator(".message-agent")).to_have_count(0)
     await expect(composer).to_be_empty()
+
+
+async def test_text_that_is_marked_in_a_long_conversation_stays_while_others_are_read(
+    page, host_url
+):
+    await sign_in(page, host_url, "mia")
+    orders = chat_called(page, "Your orders")
+    await say(orders, "say Tomorrow.")
+    await expect(orders.locator(".message-agent .message-text")).to_have_text(["Tomorrow."])
+    await ScriptedSocket(turns=200, calls=0, user="mia").stand_behind(page)
+    await page.reload()
+    answer = orders.locator(".message-agent .message-text").get_by_text("Answer 199.", exact=True)
+    await expect(answer).to_be_in_viewport()
+    await answer.click(click_count=3)
+    assert await orders.evaluate(SCROLL_AND_READ_MARKED) == "Answer 199."
+    await orders.locator(".message-agent").first.click()
+    assert await orders.evaluate(SCROLL_AND_READ_MARKED) == ""
+    await expect(answer).to_have_count(0)
 
 
 async def test_axe_finds_nothing_in_the_chats(page, host_url):

@@ -91,6 +91,17 @@ export function byId(root, id, type) {
 /** What has the focus where this node stands; seen from the page, a whole shadow tree is one element. @param {Node} node @returns {Element|null} */
 export const focusedBeside = (node) => /** @type {Root} */ (node.getRootNode()).activeElement ?? null;
 
+/** Whether text is marked that begins here. The page's own selection says nothing of a shadow tree. @param {Element} element */
+export function hasMarked(element) {
+  const root = element.getRootNode();
+  const own = /** @type {{getSelection?: () => Selection|null}} */ (root).getSelection; // of a shadow tree in Chromium only
+  const selection = own ? own.call(root) : document.getSelection();
+  if (!selection || selection.rangeCount === 0) return false;
+  const shadowRoots = root instanceof ShadowRoot ? [root] : [];
+  const range = selection.getComposedRanges?.({ shadowRoots })[0] ?? selection.getRangeAt(0);
+  return !range.collapsed && element.contains(range.startContainer);
+}
+
 /** What the template has put there for the scripts. @param {Root} root @param {string} id */
 export const jsonIn = (root, id) => JSON.parse(byId(root, id, HTMLScriptElement).text);
 

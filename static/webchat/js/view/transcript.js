@@ -3,7 +3,7 @@
 import { activeTurn } from "../state/reducer.js";
 import { isCallOver } from "../state/status.js";
 import { attachmentList } from "./attachments.js";
-import { element, focusedBeside, placeAfter } from "./dom.js";
+import { element, focusedBeside, hasMarked, placeAfter } from "./dom.js";
 import { ReadingPlace } from "./reading_place.js";
 import { drawParts } from "./turn_section.js";
 import { rangeAround, TurnHeights } from "./turn_window.js";
@@ -166,8 +166,7 @@ export class ChatTranscriptElement extends HTMLElement {
 
   /** What is being written or marked keeps its elements. */
   get #isHeld() {
-    const marked = document.getSelection();
-    return hasEditor(this) || (marked?.isCollapsed === false && this.contains(marked.anchorNode));
+    return hasEditor(this) || hasMarked(this);
   }
 
   /** @returns {string|null} the id of the turn at the top of the screen */
