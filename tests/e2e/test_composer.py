@@ -10,12 +10,14 @@ from tests.e2e.browser_user import BrowserUser
 from tests.e2e.chat import KEY_OF_INPUT_METHOD, has_started
 from tests.e2e.test_accessibility import PHONE
 from tests.e2e.test_editing import edit_button, editor
+from tests.support import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 LONG = "word " * 10_000
 KEYS = 20
 PAINTED = "() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))"
+WARNS = "!dispatchEvent(new Event('beforeunload', { cancelable: true }))"
 ADD_PLAIN = """() => {
   const plain = document.createElement("textarea");
   plain.id = "plain";
@@ -142,6 +144,22 @@ async def test_long_draft_survives_a_reload_right_after_its_last_key(browser_use
     await chat.composer.press("x")
     await chat.page.reload()
     await expect(chat.composer).to_have_value(f"{LONG}x")
+
+
+async def test_a_link_that_does_not_lead_away_leaves_the_warning_of_unsent_text(
+    browser_user: BrowserUser,
+):
+    chat = await browser_user.start_conversation()
+    await chat.composer.fill("say Unsent.")
+    link = chat.page.get_by_role("link", name="All conversations").last
+    async with browser_user.context.expect_page() as opened:
+        await link.click(modifiers=["ControlOrMeta"])
+    await (await opened.value).close()
+    assert await chat.page.evaluate(WARNS)
+    await chat.page.route(browser_user.site.url + "/", lambda route: route.fulfill(status=204))
+    await link.click()
+    await eventually(lambda: chat.page.evaluate(WARNS))
+    await expect(chat.composer).to_have_value("say Unsent.")
 
 
 async def test_keys_of_an_input_method_send_and_cancel_nothing(browser_user: BrowserUser):
