@@ -3,6 +3,7 @@
 import { listedConversations } from "./state/overview.js";
 import { ReadMarks } from "./state/read_marks.js";
 import { activeTurn } from "./state/reducer.js";
+import { browserStorage } from "./state/storage.js";
 import { AgentChoice } from "./view/agent_choice.js";
 import { Attention } from "./view/attention.js";
 import { badgesOf, showBadges } from "./view/badges.js";
@@ -25,7 +26,7 @@ class ChatPage {
   #app = byId(document, "chat", HTMLElement);
   #conversationId = this.#app.dataset.conversationId ?? "";
   #list = byId(document, "conversations", HTMLElement);
-  #readMarks = new ReadMarks(localStorage, this.#app.dataset.user ?? "");
+  #readMarks = new ReadMarks(browserStorage, this.#app.dataset.user ?? "");
   #attention = new Attention(this.#conversationId);
   #conversationList = new ConversationList(this.#list, () => this.#showRenamed());
   #chat = new Chat(document, {

@@ -2,6 +2,7 @@
 
 import { request } from "./net/request.js";
 import { ReadMarks } from "./state/read_marks.js";
+import { browserStorage } from "./state/storage.js";
 import { showBadges } from "./view/badges.js";
 import { ConversationList } from "./view/conversation_list.js";
 import { ConversationMenu } from "./view/conversation_menu.js";
@@ -16,7 +17,7 @@ const RENEW_MS = 60_000;
 
 const region = byId(document, "conversations", HTMLElement);
 const list = new ConversationList(region, () => showBadges(badges, readMarks, i18n));
-const readMarks = new ReadMarks(localStorage, region.dataset.user ?? "");
+const readMarks = new ReadMarks(browserStorage, region.dataset.user ?? "");
 const i18n = new I18n(
   JSON.parse(byId(document, "webchat-texts", HTMLScriptElement).text),
   document.documentElement.lang || "en",

@@ -27,11 +27,7 @@ export class ReadMarks {
     this.#seen = this.#read();
     this.#seen.delete(id);
     this.#seen.set(id, seq);
-    try {
-      this.#storage.setItem(this.#key, JSON.stringify([...this.#seen].slice(-MOST)));
-    } catch {
-      // A full storage: the marks last as long as the page.
-    }
+    this.#storage.setItem(this.#key, JSON.stringify([...this.#seen].slice(-MOST)));
   }
 
   /** Whether something has happened since; what a list shows for the first time counts as looked at. @param {string} id @param {number} seq */

@@ -1,6 +1,7 @@
 /** The files that wait for their message: chosen, dropped or pasted, uploaded at once, each removable. */
 
 import { discardFile, uploadFile } from "../net/upload_file.js";
+import { tabStorage } from "../state/storage.js";
 import { urlOf } from "./attachments.js";
 import { byId, element, icon, setText } from "./dom.js";
 
@@ -207,14 +208,14 @@ export class AttachmentTray {
   #changed() {
     const { storageKey, onChanged } = this.#parts;
     this.#tray.hidden = this.#held.size === 0;
-    sessionStorage.setItem(storageKey, JSON.stringify(this.ready));
+    tabStorage.setItem(storageKey, JSON.stringify(this.ready));
     onChanged();
   }
 
   /** @returns {Array<Attachment>} */
   #kept() {
     try {
-      const kept = JSON.parse(sessionStorage.getItem(this.#parts.storageKey) ?? "[]");
+      const kept = JSON.parse(tabStorage.getItem(this.#parts.storageKey) ?? "[]");
       return Array.isArray(kept) ? kept : [];
     } catch {
       return [];

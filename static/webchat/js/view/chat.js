@@ -5,6 +5,7 @@ import { Outbox } from "../state/outbox.js";
 import { openQuestions } from "../state/overview.js";
 import { activeTurn, isAtWork } from "../state/reducer.js";
 import { StopWords } from "../state/stop_words.js";
+import { tabStorage } from "../state/storage.js";
 import { announcementsOf, spokenAnswers, TierWatch, withdrawnTexts } from "./announcements.js";
 import { Announcer } from "./announcer.js";
 import { AttachmentTray } from "./attachment_tray.js";
@@ -113,7 +114,7 @@ export class Chat {
         this.#composer.restore(text);
         this.#tray.restore(attachments);
       },
-      new Outbox(sessionStorage, this.#settings.user, this.#settings.place),
+      new Outbox(tabStorage, this.#settings.user, this.#settings.place),
     );
   }
 

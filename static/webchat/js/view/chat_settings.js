@@ -1,6 +1,7 @@
 /** What the template says of a chat: whose it is, which conversation it shows, and where things are. */
 
 import { newId } from "../state/conversation.js";
+import { tabStorage } from "../state/storage.js";
 
 /** @typedef {import("../state/types.js").State} State */
 /** @typedef {import("./tool_call.js").View} View */
@@ -37,7 +38,7 @@ export class ChatSettings {
 
   /** Where the page names no conversation: the one that was here last in this tab, to which what is unsent belongs. */
   get lastId() {
-    return this.#given.conversationId ? "" : (sessionStorage.getItem(this.#lastIdKey) ?? "");
+    return this.#given.conversationId ? "" : (tabStorage.getItem(this.#lastIdKey) ?? "");
   }
 
   get #lastIdKey() {
@@ -78,7 +79,7 @@ export class ChatSettings {
   begin(id = newId()) {
     if (this.#given.conversationId) return;
     this.idToBe = id;
-    sessionStorage.setItem(this.#lastIdKey, id);
+    tabStorage.setItem(this.#lastIdKey, id);
   }
 
   /** The conversation is there. @param {string} id */

@@ -1,5 +1,6 @@
 /** The form in which the person writes: sends with Enter, keeps what is unsent, grows with its text. */
 
+import { tabStorage } from "../state/storage.js";
 import { isComposing, setText } from "./dom.js";
 
 /** @typedef {Readonly<{
@@ -29,7 +30,7 @@ export class Composer {
   constructor(parts) {
     this.#parts = parts;
     const { form, input, signal, storageKey } = parts;
-    input.value ||= sessionStorage.getItem(storageKey()) ?? "";
+    input.value ||= tabStorage.getItem(storageKey()) ?? "";
     input.addEventListener("input", () => this.#changed(), { signal });
     input.addEventListener("keydown", (event) => this.#pressed(event), { signal });
     form.addEventListener("submit", (event) => this.#submit(event), { signal });
@@ -68,7 +69,7 @@ export class Composer {
 
   /** What is being written is kept under another name from now on. @param {string} before its name until now */
   rename(before) {
-    sessionStorage.removeItem(before);
+    tabStorage.removeItem(before);
     this.#changed();
   }
 
@@ -124,6 +125,6 @@ export class Composer {
     if (this.#pause === 0) return;
     clearTimeout(this.#pause);
     this.#pause = 0;
-    sessionStorage.setItem(this.#parts.storageKey(), this.#parts.input.value);
+    tabStorage.setItem(this.#parts.storageKey(), this.#parts.input.value);
   }
 }

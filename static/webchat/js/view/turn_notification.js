@@ -1,5 +1,6 @@
 /** Tells a person in another tab that a long turn has ended: by a notification of the browser, where it was allowed by the button. */
 
+import { browserStorage } from "../state/storage.js";
 import { byId } from "./dom.js";
 
 /** @typedef {import("../state/types.js").Turn} Turn */
@@ -37,7 +38,7 @@ export class TurnNotification {
   }
 
   #isOn() {
-    return !this.#button.hidden && Notification.permission === "granted" && localStorage.getItem(KEY) === "on";
+    return !this.#button.hidden && Notification.permission === "granted" && browserStorage.getItem(KEY) === "on";
   }
 
   /** The browser is asked only here. */
@@ -45,7 +46,7 @@ export class TurnNotification {
     const isWanted = !this.#isOn();
     if (isWanted && (await Notification.requestPermission()) !== "granted")
       this.#onProblem(this.#i18n.text("notifications_denied"));
-    else localStorage.setItem(KEY, isWanted ? "on" : "off");
+    else browserStorage.setItem(KEY, isWanted ? "on" : "off");
     this.#show();
   }
 

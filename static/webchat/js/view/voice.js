@@ -1,5 +1,6 @@
 /** The microphone: sends what a person has said, and speaks the answer to a spoken cancel word (C8). */
 
+import { browserStorage } from "../state/storage.js";
 import { EchoFilter, RestartPolicy } from "../state/voice.js";
 import { setText } from "./dom.js";
 
@@ -52,7 +53,7 @@ export class Voice {
       signal: parts.signal,
     });
     parts.signal.addEventListener("abort", () => this.#drop());
-    if (localStorage.getItem(STORAGE_KEY) === "on") this.#turnOnIfAllowed();
+    if (browserStorage.getItem(STORAGE_KEY) === "on") this.#turnOnIfAllowed();
   }
 
   get isOn() {
@@ -62,7 +63,7 @@ export class Voice {
   /** Stop listening, and forget that it was on. @returns {boolean} whether it was on */
   turnOff() {
     const wasOn = this.isOn;
-    localStorage.removeItem(STORAGE_KEY);
+    browserStorage.removeItem(STORAGE_KEY);
     if (wasOn) this.#rest("");
     return wasOn;
   }
@@ -107,10 +108,10 @@ export class Voice {
 
   #turnOn() {
     const { i18n } = this.#parts;
-    localStorage.setItem(STORAGE_KEY, "on");
+    browserStorage.setItem(STORAGE_KEY, "on");
     this.#restarts.reset();
-    this.#tell(localStorage.getItem(TOLD_KEY) ? "" : i18n.text("voice_privacy"));
-    localStorage.setItem(TOLD_KEY, "yes");
+    this.#tell(browserStorage.getItem(TOLD_KEY) ? "" : i18n.text("voice_privacy"));
+    browserStorage.setItem(TOLD_KEY, "yes");
     this.#earcon("listening");
     this.#show("listening");
     this.#start();
