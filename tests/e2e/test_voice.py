@@ -12,6 +12,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 SPEECH = """
 window.spoken = [];
+window.utterances = [];
 window.tones = 0;
 class FakeRecognition extends EventTarget {
   constructor() { super(); window.ear = this; }
@@ -27,7 +28,7 @@ window.SpeechRecognition = FakeRecognition;
 delete window.webkitSpeechRecognition;
 Object.defineProperty(window, "speechSynthesis", {value: {
   cancel() {},
-  speak(utterance) { window.spoken.push(utterance.text); window.utterance = utterance; },
+  speak(utterance) { window.spoken.push(utterance.text); window.utterance = utterance; window.utterances.push(utterance); },
 }});
 """
 
@@ -85,6 +86,29 @@ async def test_only_final_words_are_sent_and_a_spoken_stop_ends_the_turn_and_is_
     await chat.page.keyboard.press("Escape")
     await expect(chat.turn("within 30min wait 610")).to_contain_text("Turn cancelled")
     await chat.has_ended()
+
+
+async def test_answer_that_gave_way_to_another_ends_later_and_the_other_one_is_no_message(speaker):
+    chat = await speaker.start_conversation()
+    await microphone(chat.page).click()
+    for count in (1, 2):
+        await hear(chat.page, "within 30min wait 600")
+        await has_started(chat.cards.last)
+        await hear(chat.page, "stop")
+        await chat.page.wait_for_function("count => spoken.length === count", arg=count)
+        await chat.has_ended()
+    await chat.page.evaluate(
+        "utterances[0].dispatchEvent(Object.assign(new Event('error'), {error: 'interrupted'}))"
+    )
+    await chat.page.evaluate("""() => {
+      const now = performance.now.bind(performance);
+      performance.now = () => now() + 1_000; // the echo is over a little after the end
+    }""")
+    await hear(chat.page, await chat.page.evaluate("spoken[1]"))
+    await hear(chat.page, "say Heard.")
+    await expect(chat.answers.last).to_contain_text("Heard.")
+    await chat.has_ended()
+    await expect(chat.sent).to_have_count(5)  # with both cancel words
 
 
 async def is_asked_about(chat: Chat, text: str) -> None:

@@ -6,7 +6,7 @@ import { ECHO_MS, EchoFilter, RestartPolicy } from "../../../static/webchat/js/s
 test("what the page says itself is no word of the person", () => {
   const echo = new EchoFilter();
   assert.equal(echo.isEcho("all done", 0), false);
-  echo.begin("Okay, all of it is done.");
+  echo.begin("Okay, all of it is done.", 0);
   assert.equal(echo.isEcho("OKAY all of", 5), true);
   assert.equal(echo.isEcho("stop", 5), false);
   assert.equal(echo.isEcho("okay stop", 5), false);
@@ -14,10 +14,17 @@ test("what the page says itself is no word of the person", () => {
 
 test("a recogniser that is a little late is an echo, too, and then no more", () => {
   const echo = new EchoFilter();
-  echo.begin("It is done.");
+  echo.begin("It is done.", 0);
   echo.end(1000);
   assert.equal(echo.isEcho("it is done", 1000 + ECHO_MS - 1), true);
   assert.equal(echo.isEcho("it is done", 1000 + ECHO_MS), false);
+});
+
+test("an answer whose end nobody tells is no echo for ever", () => {
+  const echo = new EchoFilter();
+  echo.begin("It is done.", 1000);
+  assert.equal(echo.isEcho("done", 11_000), true);
+  assert.equal(echo.isEcho("done", 30_000), false);
 });
 
 test("a microphone that ends after silence goes on at once", () => {

@@ -2,6 +2,9 @@
 
 /** A recogniser may hear the end of an answer a little after it was spoken. */
 export const ECHO_MS = 300;
+/** The longest that speech takes whose end nobody tells: to begin, and for each character. */
+const START_MS = 10_000;
+const CHARACTER_MS = 300;
 const FAST_END_MS = 1_000;
 const MAX_FAST_ENDS = 3;
 const FIRST_PAUSE_MS = 250;
@@ -11,10 +14,10 @@ export class EchoFilter {
   #words = new Set();
   #until = 0;
 
-  /** @param {string} text */
-  begin(text) {
+  /** @param {string} text @param {number} now milliseconds */
+  begin(text, now) {
     this.#words = new Set(wordsOf(text));
-    this.#until = Number.POSITIVE_INFINITY;
+    this.#until = now + START_MS + CHARACTER_MS * text.length;
   }
 
   /** @param {number} now milliseconds */
@@ -22,7 +25,7 @@ export class EchoFilter {
     this.#until = now + ECHO_MS;
   }
 
-  /** Whether all of it is in what is spoken now. A word of the person's own, such as "stop", is never dropped. @param {string} heard @param {number} now */
+  /** Whether all of it is in what is spoken now. No answer has a cancel word, so none is ever dropped. @param {string} heard @param {number} now */
   isEcho(heard, now) {
     const words = wordsOf(heard);
     return now < this.#until && words.every((word) => this.#words.has(word));

@@ -35,6 +35,8 @@ const ERRORS = new Set([...FINAL_ERRORS, "network", "no-speech", "phrases-not-su
 export class Voice {
   #parts;
   #echo = new EchoFilter();
+  /** What is said aloud now; Chromium forgets to tell the end of one that nobody holds. @type {SpeechSynthesisUtterance|null} */
+  #utterance = null;
   #restarts = new RestartPolicy();
   /** @type {Recogniser|null} */
   #recogniser = null;
@@ -80,18 +82,28 @@ export class Voice {
     speech.cancel();
     const utterance = new SpeechSynthesisUtterance(text);
     utterance.lang = i18n.language;
-    this.#echo.begin(text);
-    utterance.addEventListener("end", () => this.#echo.end(performance.now()));
+    this.#echo.begin(text, performance.now());
+    this.#utterance = utterance;
+    utterance.addEventListener("end", () => this.#spoken(utterance));
     utterance.addEventListener("error", ({ error }) => {
-      this.#echo.end(performance.now());
+      if (!this.#spoken(utterance)) return;
       if (error !== "canceled" && error !== "interrupted") this.#tell(i18n.text("voice_no_speech"));
     });
     speech.speak(utterance);
   }
 
+  /** One that gave way to another tells of its end later. @param {SpeechSynthesisUtterance} utterance @returns {boolean} whether it was the one that is said now */
+  #spoken(utterance) {
+    if (utterance !== this.#utterance) return false;
+    this.#utterance = null;
+    this.#echo.end(performance.now());
+    return true;
+  }
+
   /** Be silent: something was stopped. */
   hush() {
     window.speechSynthesis?.cancel();
+    this.#utterance = null;
     this.#echo.end(performance.now());
   }
 
