@@ -33,6 +33,26 @@ Object.defineProperty(window, "speechSynthesis", {value: {
 """
 
 
+# A headless browser never hides a page: this stands for what it would do.
+AWAY = """
+let isAway = location.origin !== "null" && sessionStorage.getItem("away") === "true";
+Object.defineProperty(document, "visibilityState", { get: () => (isAway ? "hidden" : "visible") });
+window.go = (away) => {
+  isAway = away;
+  sessionStorage.setItem("away", String(away));
+  document.dispatchEvent(new Event("visibilitychange"));
+};
+"""
+# What the page has asked before has its answer then, too.
+ASKED = "navigator.permissions.query({ name: 'microphone' }).then(() => undefined)"
+IS_DROP_LEFT_TO_THE_BROWSER = """() => {
+  const dataTransfer = new DataTransfer();
+  dataTransfer.items.add(new File(["words"], "words.txt"));
+  const over = new DragEvent("dragover", { dataTransfer, bubbles: true, cancelable: true });
+  return document.querySelector("#chat").dispatchEvent(over);
+}"""
+
+
 @pytest_asyncio.fixture(loop_scope="session")
 async def speaker(open_browser, site):
     """Return a person whose browser recognises speech."""
@@ -186,3 +206,55 @@ async def test_a_browser_without_speech_has_no_microphone_and_one_that_was_on_co
     await chat.page.reload()
     await expect(chat.connection).to_have_text("Connected")
     await expect(microphone(chat.page)).to_have_attribute("aria-pressed", "false")
+
+
+async def test_it_listens_only_while_its_tab_is_in_sight(speaker):
+    await speaker.add_script(AWAY)
+    await speaker.context.grant_permissions(["microphone"], origin=speaker.site.url)
+    chat = await speaker.start_conversation()
+    button = microphone(chat.page)
+    await button.click()
+    for _time in range(2):
+        await chat.page.evaluate("go(true)")
+        await expect(button).to_have_attribute("aria-pressed", "false")
+        await hear(chat.page, "say Elsewhere.")
+        await chat.page.evaluate("go(false)")
+        await expect(button).to_have_attribute("aria-pressed", "true")
+        await chat.page.evaluate("go(true)")
+        await chat.page.reload()
+        await expect(chat.connection).to_have_text("Connected")
+        await chat.page.evaluate(ASKED)
+        assert await chat.page.evaluate("window.starts ?? 0") == 0
+        await chat.page.evaluate("go(false)")
+        await expect(button).to_have_attribute("aria-pressed", "true")
+    await hear(chat.page, "say Here.")
+    await expect(chat.answers).to_contain_text("Here.")
+    await chat.has_ended()
+    await expect(chat.sent).to_have_count(1)
+
+
+async def test_page_of_a_sub_agent_listens_to_nobody_and_takes_no_files(speaker):
+    await speaker.context.grant_permissions(["microphone"], origin=speaker.site.url)
+    chat = await speaker.start_conversation()
+    await microphone(chat.page).click()
+    await chat.say("ask assistant within 30min wait 600")
+    await chat.cards.first.get_by_role("link", name="Open assistant").click()
+    below = Chat(chat.page)
+    await expect(below.card("seconds: 600")).to_be_visible()
+    await expect(below.composer).to_be_hidden()
+    await below.page.evaluate(ASKED)
+    assert await below.page.evaluate("window.starts ?? 0") == 0
+    assert await below.page.evaluate(IS_DROP_LEFT_TO_THE_BROWSER)
+    await below.cancel_turn.click()
+    await expect(below.ending("Turn cancelled")).to_be_visible()
+
+
+async def test_the_key_that_cancels_does_so_while_the_microphone_is_on(speaker):
+    chat = await speaker.start_conversation()
+    await microphone(chat.page).click()
+    await chat.say("within 30min wait 600")
+    await has_started(chat.cards.last)
+    await chat.page.keyboard.press("Control+.")
+    await expect(chat.ending("Turn cancelled")).to_be_visible()
+    await expect(microphone(chat.page)).to_have_attribute("aria-pressed", "true")
+    await chat.has_ended()

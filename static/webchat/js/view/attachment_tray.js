@@ -43,7 +43,7 @@ export class AttachmentTray {
     this.#pattern = pattern;
     this.#maxBytes = Number(maxBytes);
     this.#maxCount = Number(maxCount);
-    if (this.#button.hidden) return;
+    if (this.#button.hidden || this.#button.form?.hidden) return;
     const { signal } = parts;
     this.#button.addEventListener("click", () => input.click(), { signal });
     const choose = () => {

@@ -234,8 +234,8 @@ export class Chat {
     }
     listenToKeys(this.#root, {
       cards: () => this.#transcript.cards,
-      closeOpen: () => [this.#stopQuestion, this.#question].some((part) => part.closeOpen()),
-      cancelTurn: () => this.#voice.turnOff() || conversation.cancelTurn(),
+      closeOpen: () => [this.#stopQuestion, this.#question].some((part) => part.closeOpen()) || this.#voice.turnOff(),
+      cancelTurn: () => conversation.cancelTurn(),
       focusComposer: () => this.#composer.focus(),
       showHelp: () => this.#help.showModal(),
       signal,

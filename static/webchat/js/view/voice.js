@@ -31,7 +31,7 @@ const ERRORS = new Set([...FINAL_ERRORS, "network", "no-speech", "phrases-not-su
 
 /** @typedef {"off"|"listening"|"hearing"} VoiceState */
 
-/** One microphone button; hidden where the browser has no speech recognition. */
+/** One microphone button; hidden where the browser has no speech recognition, or nobody writes. */
 export class Voice {
   #parts;
   #echo = new EchoFilter();
@@ -43,19 +43,35 @@ export class Voice {
   /** @type {VoiceState} */
   #state = "off";
   #timer = 0;
+  /** What it does once it is in sight, unless it was turned off elsewhere. @type {(() => void)|null} */
+  #comeBack = () => void this.#turnOnIfAllowed();
   /** @type {AudioContext|null} */
   #audio = null;
 
   /** @param {VoiceParts} parts */
   constructor(parts) {
     this.#parts = parts;
-    if (recogniserClass() === undefined) return;
+    if (recogniserClass() === undefined || parts.button.form?.hidden) return;
     parts.button.hidden = false;
     parts.button.addEventListener("click", () => (this.isOn ? this.turnOff() : this.#turnOn()), {
       signal: parts.signal,
     });
     parts.signal.addEventListener("abort", () => this.#drop());
-    if (browserStorage.getItem(STORAGE_KEY) === "on") this.#turnOnIfAllowed();
+    document.addEventListener("visibilitychange", () => this.#look(), { signal: parts.signal });
+    this.#look();
+  }
+
+  /** Listen only in sight: what is said in front of another page is not for this one. */
+  #look() {
+    if (document.visibilityState !== "visible") {
+      if (!this.isOn) return;
+      this.#comeBack = () => this.#turnOn();
+      this.#rest("");
+      return;
+    }
+    const comeBack = this.#comeBack;
+    this.#comeBack = null;
+    if (!this.isOn && browserStorage.getItem(STORAGE_KEY) === "on") comeBack?.();
   }
 
   get isOn() {
@@ -112,7 +128,9 @@ export class Voice {
     try {
       const name = /** @type {PermissionName} */ ("microphone");
       const { state } = await navigator.permissions.query({ name });
-      if (state === "granted" && !this.#parts.signal.aborted) this.#turnOn();
+      if (state !== "granted" || this.#parts.signal.aborted) return;
+      this.#comeBack = () => this.#turnOn();
+      this.#look();
     } catch {
       // A browser that does not know the permission asks when the person presses the button.
     }
