@@ -1,9 +1,10 @@
 """Calls are quiet: one line each, in one block for a step. They show more when opened, and fold when all is over."""
 
+import asyncio
 import re
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Route, expect
 
 from tests.e2e.chat import cancel_button, click_and_see, clock, has_started, state
 from tests.e2e.test_accessibility import PHONE, check
@@ -125,6 +126,35 @@ async def test_the_rest_of_a_result_is_shown_when_it_is_asked_for(browser_user):
     await card.get_by_role("button", name="Show all (2,999 characters)").click()
     await expect(card.get_by_label("Result", exact=True)).to_have_text("\n".join(["😀"] * 1500))
     await expect(card.get_by_label("Result", exact=True)).to_be_focused()
+
+
+async def test_the_rest_of_a_result_takes_the_focus_from_nobody(browser_user):
+    browser_user.expect_problem("503")
+    chat = await browser_user.start_conversation()
+    await chat.say("run seq 1 3000")
+    await chat.has_ended()
+    card = chat.cards.last
+    await card.get_by_role("button", expanded=False).click()
+    show_all = card.get_by_role("button", name=re.compile("^Show all"))
+    path = re.compile("/tools/.+/result$")
+    await chat.page.route(path, lambda route: route.fulfill(status=503))
+    await show_all.press("Enter")
+    await expect(card).to_contain_text("The rest could not be fetched.")
+    await expect(show_all).to_be_focused()
+    await chat.page.unroute(path)
+    may_come = asyncio.Event()
+
+    async def hold(route: Route) -> None:
+        await may_come.wait()
+        await route.continue_()
+
+    await chat.page.route(path, hold)
+    await show_all.press("Enter")
+    await expect(show_all).to_have_attribute("aria-disabled", "true")
+    await chat.composer.press("x")
+    may_come.set()
+    await expect(card.get_by_label("Result", exact=True)).to_contain_text("3000")
+    await expect(chat.composer).to_be_focused()
 
 
 async def test_a_running_command_shows_its_last_lines_also_after_a_reload(browser_user):

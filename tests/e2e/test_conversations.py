@@ -100,6 +100,18 @@ async def test_a_conversation_is_renamed_pinned_and_deleted_and_every_tab_shows_
     await expect(other.page.get_by_role("heading", name="Conversations")).to_be_visible()
 
 
+async def test_where_an_entry_is_deleted_the_focus_goes_on_to_the_next_one(
+    browser_user: BrowserUser,
+):
+    await said(browser_user, "say Peonies.")
+    await said(browser_user, "say Asters.")
+    listed = await browser_user.open("/")
+    await choose(listed, "say Asters.", "Delete…")
+    await listed.get_by_role("button", name="Delete", exact=True).press("Enter")
+    await expect(entry(listed, "say Asters.")).to_have_count(0)
+    await expect(entry(listed, "say Peonies.").get_by_role("link")).to_be_focused()
+
+
 async def test_a_running_conversation_is_deleted_with_what_runs_in_it(browser_user: BrowserUser):
     chat = await browser_user.start_conversation()
     await chat.say("wait 300.4")

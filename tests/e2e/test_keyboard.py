@@ -80,6 +80,24 @@ async def test_tab_reaches_every_control_and_shows_where_it_is(browser_user):
     await is_reached_by_tab(page)
 
 
+async def test_where_a_button_goes_with_its_press_the_focus_is_where_writing_goes_on(browser_user):
+    chat = await browser_user.begin(await browser_user.open("/"))
+    await chat.page.get_by_role("button", name="What else there is").press("Enter")
+    await expect(chat.answers).to_have_count(1)
+    await expect(chat.composer).to_be_focused()
+    await chat.has_ended()
+    await chat.page.get_by_role("button", name="Try again").press("Enter")
+    await expect(chat.answers).to_have_count(2)
+    await expect(chat.composer).to_be_focused()
+    await chat.has_ended()
+    await chat.composer.fill("x" * 60_001)
+    await chat.composer.press("Enter")
+    close = chat.page.get_by_role("button", name="Close this notice")
+    await close.press("Enter")
+    await expect(close).to_be_hidden()
+    await expect(chat.composer).to_be_focused()
+
+
 async def test_a_person_without_a_mouse_signs_in_talks_cancels_and_decides(open_browser, site):
     person = await open_browser(site, user=None)
     page = await person.open("/")

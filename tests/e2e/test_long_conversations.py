@@ -65,6 +65,15 @@ async def test_far_turns_have_no_elements_and_come_back_when_they_are_scrolled_t
     await is_bounded(chat)
 
 
+async def test_the_focus_is_where_writing_goes_on_once_there_is_no_more(long_chat):
+    chat, _socket = long_chat
+    await chat.transcript.evaluate("log => { log.scrollTop = 0; }")
+    more = chat.page.get_by_role("button", name="More: to the newest message")
+    await more.press("Enter")
+    await expect(more).to_be_hidden()
+    await expect(chat.composer).to_be_focused()
+
+
 async def test_what_is_read_stays_in_its_place_while_others_come_and_go(long_chat):
     chat, _socket = long_chat
     await chat.page.mouse.move(640, 300)

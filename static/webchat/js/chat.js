@@ -51,7 +51,7 @@ class ChatPage {
     listenToSignOut();
     listenToSearch(
       (text) => this.#conversationList.search(text),
-      () => byId(document, writingPlace(), HTMLElement).focus(),
+      () => writingPlace(document).focus(),
     );
     new ConversationMenu(this.#list, {
       url: this.#app.dataset.conversationsUrl ?? "",

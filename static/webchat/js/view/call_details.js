@@ -5,7 +5,7 @@ import { lengthOf } from "../state/calls.js";
 import { isCallOver } from "../state/status.js";
 import { attachmentList } from "./attachments.js";
 import { copyText, sayOnCopyButton } from "./clipboard.js";
-import { element, setText } from "./dom.js";
+import { element, focusedBeside, setText } from "./dom.js";
 import { limitChangeLabel, limitFact, toolLabel } from "./labels.js";
 
 /** @typedef {import("../state/types.js").Call} Call */
@@ -59,7 +59,9 @@ export class CallDetails {
       this.#images,
     );
     this.element.append(this.#facts, this.#progress, this.#output, this.#arguments, this.#results);
-    this.#showAll.addEventListener("click", () => this.#fetch(i18n, () => this.#result.focus()));
+    this.#showAll.addEventListener("click", () => {
+      if (this.#showAll.ariaDisabled !== "true") this.#fetch(i18n);
+    });
     this.#copy.addEventListener("click", () => this.#copyResult(i18n));
   }
 
@@ -130,11 +132,11 @@ export class CallDetails {
     this.#arguments.replaceChildren(...argumentNodes(call.input, i18n));
   }
 
-  /** @param {import("./i18n.js").I18n} i18n @param {() => void} then */
-  #fetch(i18n, then) {
-    this.#showAll.disabled = true;
+  /** The button keeps the focus until the result has it, unless the person has gone elsewhere. @param {import("./i18n.js").I18n} i18n @param {() => void} [then] */
+  #fetch(i18n, then = () => {}) {
+    this.#showAll.ariaDisabled = "true";
     this.#askForResult((whole) => {
-      this.#showAll.disabled = false;
+      this.#showAll.ariaDisabled = null;
       if (whole === null) {
         setText(this.#cut, i18n.text("result_failed"));
         return;
@@ -142,6 +144,7 @@ export class CallDetails {
       this.#whole = whole;
       setText(this.#result, whole);
       this.#cut.hidden = true;
+      if (focusedBeside(this.element) === this.#showAll) this.#result.focus();
       this.#showAll.hidden = true;
       then();
     });

@@ -15,7 +15,7 @@ import { ChatSettings } from "./chat_settings.js";
 import { Composer } from "./composer.js";
 import { ConnectionIndicator } from "./connection_indicator.js";
 import { ConversationOpener } from "./conversation_opener.js";
-import { byId, jsonIn, writingPlace } from "./dom.js";
+import { byId, drawWithFocus, jsonIn, writingPlace } from "./dom.js";
 import { I18n } from "./i18n.js";
 import { listenToKeys } from "./keyboard.js";
 import { LossWatch } from "./loss_watch.js";
@@ -82,7 +82,7 @@ export class Chat {
     this.#layout = new PageLayout(root);
     this.#notice = new Notice(root);
     this.#connection = new ConnectionIndicator(root);
-    const leave = () => byId(root, writingPlace(), HTMLElement).focus();
+    const leave = () => writingPlace(root).focus();
     this.#bar = new RunningBar(root, () => this.#conversation.cancelTurn("after_step"), leave);
     this.#queue = new QueueChips(root, {
       remove: (turnId) => this.#conversation.withdraw(turnId),
@@ -177,7 +177,7 @@ export class Chat {
   /** @param {{isNew?: boolean}} [how] `isNew`: a new conversation with the agent, not the latest */
   start({ isNew = false } = {}) {
     this.#listen();
-    this.#clock = window.setInterval(() => this.#tick(), REPAINT_MS);
+    this.#clock = window.setInterval(() => drawWithFocus(this.#root, () => this.#tick()), REPAINT_MS);
     this.#conversation.restore();
     this.#opener.open({ isNew });
     this.#composer.sendEarly();
@@ -224,8 +224,7 @@ export class Chat {
       () => this.#question.next(conversation.state, this.#view()),
       { signal },
     );
-    const showLatest = () => this.#latest.toggleAttribute("hidden", !this.#transcript.hasMore);
-    this.#transcript.addEventListener("scroll", showLatest, { signal, passive: true });
+    this.#transcript.addEventListener("scroll", () => this.#showMore(), { signal, passive: true });
     for (const [id, act] of this.#buttons())
       byId(this.#root, id, HTMLButtonElement).addEventListener("click", act, { signal });
     for (const sample of this.#root.querySelectorAll("button[data-prompt]")) {
@@ -251,9 +250,19 @@ export class Chat {
       ["notice-close", () => this.#conversation.dismissNotice()],
       ["help-open", () => this.#help.showModal()],
       ["resume", () => this.#conversation.resume()],
-      ["latest", () => this.#transcript.follow()],
+      ["latest", () => this.#follow()],
       ["earlier-show", () => this.#showEarlier()],
     ];
+  }
+
+  /** By a scroll, too, it comes and goes: then `Tab` goes on from where it was. */
+  #showMore() {
+    this.#latest.hidden = !this.#transcript.hasMore;
+  }
+
+  #follow() {
+    this.#transcript.follow();
+    writingPlace(this.#root).focus();
   }
 
   /** Not while something is on its way that belongs to this conversation. */
@@ -286,7 +295,8 @@ export class Chat {
     this.#isScheduled = true;
     requestAnimationFrame(() => {
       this.#isScheduled = false;
-      this.#render();
+      drawWithFocus(this.#root, () => this.#render());
+      this.#showMore();
     });
   }
 
@@ -310,7 +320,6 @@ export class Chat {
     this.#background.render(state, view);
     if (!isAtWork(state)) this.#stopQuestion.dismiss();
     this.#composer.label(this.#i18n.text(activeTurn(state) ? "queue" : "send"));
-    this.#latest.hidden = !this.#transcript.hasMore;
     this.#surroundings.onRendered?.(state, view);
   }
 

@@ -1,7 +1,7 @@
 /** The list of conversations on a page, brought up to date from the server's own template when it is behind. */
 
 import { request } from "../net/request.js";
-import { pageFrom, placeAfter } from "./dom.js";
+import { byId, pageFrom, placeAfter } from "./dom.js";
 
 /** @typedef {import("../state/types.js").ListedConversation} ListedConversation */
 
@@ -145,7 +145,17 @@ function takeOver(list, made) {
     placeAfter(list, kept ?? fresh, previous);
     previous = kept ?? fresh;
   }
-  for (const gone of known.values()) gone.remove();
+  for (const gone of known.values()) takeOut(gone);
+}
+
+/** Take an entry out; the focus goes on to the next one. @param {Element} entry */
+export function takeOut(entry) {
+  const entries = [...(entry.parentElement?.querySelectorAll(".list-entry") ?? [])];
+  const place = entries.indexOf(entry);
+  const next = (entries[place + 1] ?? entries[place - 1])?.querySelector("a");
+  const hadFocus = entry.contains(document.activeElement);
+  entry.remove();
+  if (hadFocus) (next ?? byId(document, "conversation-search", HTMLElement)).focus();
 }
 
 /** @param {Element} kept @param {Element} fresh */

@@ -1,6 +1,7 @@
 /** The menu of a conversation in a list: rename, pin, export, delete. One menu and two dialogs serve all entries. */
 
 import { deleteConversation, editConversation } from "../net/conversation_edits.js";
+import { takeOut } from "./conversation_list.js";
 import { byId, setText } from "./dom.js";
 
 /** @typedef {import("./i18n.js").I18n} I18n */
@@ -175,7 +176,7 @@ export class ConversationMenu {
     if (this.#delete.returnValue !== "delete") return;
     const [id, entry] = [this.#id, this.#entry];
     const problem = await deleteConversation(this.#address);
-    if (!problem) entry?.remove();
+    if (!problem && entry) takeOut(entry);
     this.#done(problem, { id, isDeleted: true });
   }
 

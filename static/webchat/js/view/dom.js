@@ -108,5 +108,19 @@ export const jsonIn = (root, id) => JSON.parse(byId(root, id, HTMLScriptElement)
 /** Whether a key belongs to an input method. In Safari its last Enter comes after the composition: only the code says so. @param {KeyboardEvent} event */
 export const isComposing = (event) => event.isComposing || event.keyCode === 229;
 
-/** The id of where writing goes on; not on a touch screen, where that would open its keyboard. */
-export const writingPlace = () => (matchMedia("(hover: hover)").matches ? "composer-input" : "transcript");
+/** Where writing goes on; not on a touch screen, where that would open its keyboard, nor where nobody writes. @param {Root} root @returns {HTMLElement} */
+export function writingPlace(root) {
+  const input = byId(root, "composer-input", HTMLTextAreaElement);
+  const isOffered = matchMedia("(hover: hover)").matches && !input.form?.hidden;
+  return isOffered ? input : byId(root, "transcript", HTMLElement);
+}
+
+/** Draw what may hide the element that has the focus, or take it out: then writing goes on. @param {Root} root @param {() => void} draw */
+export function drawWithFocus(root, draw) {
+  const focused = root.activeElement;
+  draw();
+  if (focused === null || focused === document.body) return;
+  const now = root.activeElement;
+  const isLost = now === focused ? !focused.checkVisibility() : now === null || now === document.body;
+  if (isLost) writingPlace(root).focus();
+}
