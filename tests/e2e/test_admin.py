@@ -121,6 +121,23 @@ async def test_an_admin_cancels_a_running_turn(open_browser, browser_user, site)
     await chat.has_ended()
 
 
+async def test_enter_in_the_reason_presses_no_button_of_running_now(
+    open_browser, browser_user, site
+):
+    admin = await open_browser(site, user="admin")
+    chat = await browser_user.start_conversation()
+    await chat.say("run sleep 67")
+    await has_started(chat.card("sleep 67"))
+    page = await admin.open("/admin/turns/runningturn/")
+    await page.get_by_label("Why").fill("nearly done")
+    await page.keyboard.press("Enter")
+    call = page.locator("#running .governance-part").filter(has_text="sleep 67")
+    await call.get_by_role("button", name=re.compile("30 seconds more")).click()
+    await expect(page.get_by_role("status")).to_contain_text("has 2 min 30 s now")
+    await chat.cancel_turn.click()
+    await chat.has_ended()
+
+
 MANY_TURNS = """
 from datetime import timedelta
 from django.utils import timezone
