@@ -107,7 +107,8 @@ def _locked() -> dict[str, Agent]:
 def _take_default(*, by: Editor) -> None:
     """Read again: while this edit waited for its locks, another one may have added a default agent."""
     for other in Agent.objects.select_for_update().filter(is_default=True):
-        Agent.objects.filter(pk=other.pk).update(is_default=False)
+        other.is_default = False
+        other.save(update_fields=["is_default", "updated_at"])
         _note(other, action="change", changes={"is_default": [True, False]}, by=by)
 
 

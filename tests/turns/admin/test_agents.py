@@ -209,6 +209,15 @@ def test_the_default_moves_and_never_goes_away(admin_client):
     assert Agent.objects.get(is_default=True).name == "librarian"
 
 
+def test_a_form_from_before_the_default_moved_does_not_take_it_back(admin_client):
+    before = filled_in(admin_client.get(url_of("assistant")), description="Helps.")
+    save(admin_client, ADD, name="librarian", is_default="on")
+    page = admin_client.post(url_of("assistant"), before, follow=True)
+
+    assert "default: yes → no" in " ".join(errors(page)["__all__"])
+    assert Agent.objects.get(is_default=True).name == "librarian"
+
+
 def test_the_default_moves_by_an_action_too(admin_client):
     save(admin_client, ADD, name="librarian")
     pk = Agent.objects.get(name="librarian").pk
