@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.core.exceptions import ValidationError
+from django.db import models
 from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
@@ -144,3 +145,16 @@ class VersionedForm(WarnedForm):
             return parse_datetime(self.cleaned_data.get("seen") or "")
         except ValueError:
             return None
+
+    def refuse_stale(self, changes: models.QuerySet[Any]) -> None:
+        """Refuse an edit of a row that has changed meanwhile; `changes` are those of the row, the newest first."""
+        current = self.instance.updated_at
+        if not self.instance.pk or self.loaded_updated_at in (None, current):
+            return
+        last = changes.first()
+        problem = gettext(
+            "Changed meanwhile by %(who)s: %(what)s. Nothing was saved; save again to set your values."
+        )
+        who = last.by_name if last and last.by_name else gettext("somebody")
+        self.add_error(None, problem % {"who": who, "what": last.summary if last else "…"})
+        self.keep("seen", current.isoformat())

@@ -19,7 +19,7 @@ from governance.admin.formatting import NOTHING
 from governance.admin.mixins import AuditedAdmin, DurationsAdmin, TimesAdmin
 from governance.admin.readonly import ReadOnlyAdmin
 from governance.admin.time_filter import time_filter
-from governance.form_fields import LinesField, WarnedForm
+from governance.form_fields import LinesField, VersionedForm
 from governance.mcp_servers import edits
 from governance.models import McpServer, McpServerChange
 
@@ -63,7 +63,7 @@ def _help(name: str) -> Any:
     return McpServer._meta.get_field(name).help_text  # type: ignore[union-attr]  # never a relation
 
 
-class McpServerForm(WarnedForm):
+class McpServerForm(VersionedForm):
     """One server; durations with their unit, lists in lines."""
 
     headers = HeadersField(label=gettext_lazy("Headers"), help_text=_help("headers"))
@@ -84,8 +84,9 @@ class McpServerForm(WarnedForm):
         }
 
     def clean(self) -> dict[str, Any] | None:
-        """Warn once of a limit below a second."""
+        """Refuse an edit of what has changed meanwhile; warn once of a limit below a second."""
         cleaned = super().clean()
+        self.refuse_stale(McpServerChange.objects.filter(server=self.instance.name))
         self.warn()
         return cleaned
 
@@ -135,9 +136,9 @@ class McpServerAdmin(
     ]
 
     def get_fieldsets(self, request: HttpRequest, obj: McpServer | None = None) -> Any:
-        """Add what the form keeps of a warning, for those who may edit."""
+        """Add what tells two editors apart, and what the form keeps of a warning, for those who may edit."""
         (title, options), *others = super().get_fieldsets(request, obj)
-        kept = ["accepted"] if self.has_change_permission(request, obj) else []
+        kept = ["seen", "accepted"] if self.has_change_permission(request, obj) else []
         return [(title, {**options, "fields": [*options["fields"], *kept]}), *others]
 
     def has_add_permission(self, request: HttpRequest) -> bool:
@@ -153,13 +154,19 @@ class McpServerAdmin(
         return bool(request.user.is_superuser)
 
     def save_model(self, request: HttpRequest, obj: McpServer, form: Any, change: bool) -> None:  # noqa: FBT001
-        """Save through the service, and say for which tools the server's word counts, and for which it does not."""
-        edits.save_server(obj, by=cast(Any, request.user))
-        if believed := obj.read_only_tools:
+        """Save what was edited, and say for which tools the server's word counts, and for which it does not."""
+        values = {
+            name: form.cleaned_data[name] for name in form.changed_data if name in edits.FIELDS
+        }
+        stored = edits.save_server(
+            pk=obj.pk, values=values, by=cast(Any, request.user), seen=form.loaded_updated_at
+        )
+        obj.pk = stored.pk
+        if believed := stored.read_only_tools:
             text = _("Nobody is asked about these tools of “%(server)s”: %(tools)s.")
             words = {"server": obj.name, "tools": ", ".join(believed)}
             self.message_user(request, text % words, messages.INFO)
-        if doubted := obj.doubted_tools:
+        if doubted := stored.doubted_tools:
             text = _(
                 "“%(server)s” says of these tools that they only read, and people are asked about them: %(tools)s."
             )

@@ -2,6 +2,7 @@
 
 from django.core.validators import RegexValidator
 from django.db import models
+from django.db.models.functions import Now
 from django.forms import model_to_dict
 from django.utils.translation import gettext_lazy as _
 
@@ -102,6 +103,7 @@ class McpServer(models.Model):
         default=False,
         help_text=_("For addresses: also loopback and the networks that only this machine sees."),
     )
+    updated_at = models.DateTimeField(_("changed at"), auto_now=True, db_default=Now())
     last_ok_at = models.DateTimeField(_("well at"), null=True, editable=False)
     last_error = models.CharField(_("last problem"), max_length=500, blank=True, editable=False)
     last_error_at = models.DateTimeField(_("problem at"), null=True, editable=False)

@@ -113,8 +113,7 @@ class AgentForm(VersionedForm, AgentModelForm):
         cleaned = super().clean()
         if "named_tools" in self.cleaned_data and "ticked_tools" in self.cleaned_data:
             self.cleaned_data["tools"] = self._tools()
-        if self.instance.pk and self.loaded_updated_at not in (None, self.instance.updated_at):
-            self._refuse_conflict()
+        self.refuse_stale(AgentChange.objects.filter(agent_name=self.instance.name))
         self.warn()
         return cleaned
 
@@ -144,15 +143,6 @@ class AgentForm(VersionedForm, AgentModelForm):
             return False
         before, after = self.instance.tools, self.cleaned_data["tools"]
         return bool((None if before is None else sorted(before)) != after)
-
-    def _refuse_conflict(self) -> None:
-        last = AgentChange.objects.filter(agent_name=self.instance.name).first()
-        problem = _(
-            "Changed meanwhile by %(who)s: %(what)s. Nothing was saved; save again to set your values."
-        )
-        who = last.by_name if last and last.by_name else _("somebody")
-        self.add_error(None, problem % {"who": who, "what": last.summary if last else "…"})
-        self.keep("seen", self.instance.updated_at.isoformat())
 
 
 def _choices(

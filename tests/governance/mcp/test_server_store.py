@@ -1,5 +1,6 @@
 """Servers as rows: edited in the admin, in force at once, with their health beside them (G2)."""
 
+import html
 import json
 import os
 import sys
@@ -260,6 +261,42 @@ async def test_a_server_that_marks_nothing_is_not_believed_later_through_another
     await edit(admin_client, **ticked, timeout_ms="40 s")
     row = await get_row()
     assert (row.read_only_tools, row.doubted_tools) == ([], ["echo"])
+
+
+async def test_an_edit_of_what_somebody_else_has_changed_is_refused_once(executor):
+    admin_client = await sign_in(is_superuser=True)
+    await add(admin_client)
+    seen = await seen_in_the_form(admin_client)
+    await edit(admin_client, seen=seen, enabled=None, allowed_tools="echo")
+    refused = await edit(admin_client, seen=seen, timeout_ms="40 s")
+    assert "Changed meanwhile by boss: in use: yes → no" in html.unescape(refused.content.decode())
+    row = await get_row()
+    assert (row.enabled, row.allowed_tools, row.timeout_ms) == (False, ["echo"], 30_000)
+
+    seen = refused.context["adminform"].form["seen"].value()
+    assert (await edit(admin_client, seen=seen, timeout_ms="40 s")).status_code == 302
+    row = await get_row()
+    assert (row.enabled, row.timeout_ms) == (True, 40_000)
+
+
+async def test_a_word_of_its_health_is_no_edit(executor):
+    admin_client = await sign_in(is_superuser=True)
+    await add(admin_client)
+    seen = await seen_in_the_form(admin_client)
+    await runtime.prepare_tools()
+
+    async def is_healthy():
+        return (await get_row()).last_ok_at is not None
+
+    await eventually(is_healthy)
+    assert (await edit(admin_client, seen=seen, timeout_ms="40 s")).status_code == 302
+    assert (await get_row()).timeout_ms == 40_000
+
+
+@run_in_db_thread
+def seen_in_the_form(admin_client):
+    url = reverse("admin:governance_mcpserver_change", args=[McpServer.objects.get().pk])
+    return admin_client.get(url).context["adminform"].form["seen"].value()
 
 
 async def test_edits_are_audited_with_old_and_new_values(executor):
