@@ -90,8 +90,11 @@ class TimeFilter(admin.SimpleListFilter):
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         start, end = (_parse_time(value) for value in self.range)
-        if start is None and end is None and self.value() in _SPANS:
-            start = timezone.now() - _SPANS[str(self.value())][1]
+        span = self.value()
+        if span is not None and span not in _SPANS:
+            raise IncorrectLookupParameters  # an export would have all rows under its name
+        if span is not None and start is None and end is None:
+            start = timezone.now() - _SPANS[span][1]
         if start is not None:
             queryset = queryset.filter(**{f"{self.field_name}__gte": start})
         if end is not None:
