@@ -10,7 +10,7 @@ from django.contrib.admin.views.main import SEARCH_VAR
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
-from django.utils.dateparse import parse_date, parse_datetime
+from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext_lazy as _
 
 if TYPE_CHECKING:
@@ -61,8 +61,9 @@ class TimeFilter(admin.SimpleListFilter):
 
     @property
     def range(self) -> tuple[str, str]:
-        """The ends of the chosen range as they were typed."""
-        return str(self.used_parameters.get(FROM) or ""), str(self.used_parameters.get(UNTIL) or "")
+        """The ends of the chosen range as they were typed. A date is its first moment: no field shows it otherwise."""
+        start, end = (str(self.used_parameters.get(name) or "") for name in (FROM, UNTIL))
+        return _with_time(start), _with_time(end)
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
         return [(key, words) for key, (words, _span) in _SPANS.items()]
@@ -111,15 +112,18 @@ def time_filter(field: str, *, default: str | None = None) -> type[TimeFilter]:
     return type("TimeFilter", (TimeFilter,), {"field_name": field, "default": default})
 
 
+def _with_time(value: str) -> str:
+    return f"{value}T00:00" if 0 < len(value) <= len("2026-01-31") else value
+
+
 def _parse_time(value: str) -> datetime | None:
-    """Read a date, or a date and a time, of the site's zone. Raise `IncorrectLookupParameters` for anything else."""
+    """Read a time of the site's zone. Raise `IncorrectLookupParameters` for anything else."""
     if not value:
         return None
     try:
-        moment, day = parse_datetime(value), parse_date(value[:10])
-    except ValueError:  # it has the form of a date, and there is no such day
-        moment = day = None
-    if moment is None and (day is None or len(value) > len("2026-01-31")):
+        moment = parse_datetime(value)
+    except ValueError:  # it has the form of a time, and there is no such day
+        moment = None
+    if moment is None:
         raise IncorrectLookupParameters
-    moment = moment or datetime.combine(day, datetime.min.time())  # type: ignore[arg-type]
     return timezone.make_aware(moment) if timezone.is_naive(moment) else moment

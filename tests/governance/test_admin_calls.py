@@ -124,6 +124,11 @@ def test_a_range_that_is_none_is_refused_as_the_admin_refuses(admin_client, valu
     assert (page.status_code, page["Location"]) == (302, f"{LIST}?e=1")
 
 
+def test_the_first_moment_of_a_day_stands_in_the_field_of_a_range(admin_client, calls):
+    html = admin_client.get(LIST, {"when_from": "2020-01-01"}).content.decode()
+    assert 'name="when_from" value="2020-01-01T00:00"' in html
+
+
 def test_a_part_of_a_tool_s_name_is_looked_for_among_the_tools_of_the_site(
     admin_client, calls, probe
 ):
