@@ -19,6 +19,7 @@ from governance.admin.readonly import CappedPaginator, ReadOnlyAdmin, may_view_c
 from governance.db_clock import database_now
 from governance.time_formatting import time_text
 from turns.admin import abandoned_calls, running_results
+from turns.admin.clocks import ClockPauses
 from turns.admin.running_actions import (
     ACTIONS,
     AT_ONCE,
@@ -30,7 +31,6 @@ from turns.admin.running_actions import (
 )
 from turns.admin.running_filter import RunningFilter, choices, filter_labels
 from turns.admin.running_turn_view import CallView, Rights, RunningTurnView
-from turns.admin.timeline import covered
 from turns.admin.turn_links import links_of_turns
 from turns.core.turns import ACTIVE_STATUSES
 from turns.exceptions import TurnsError
@@ -176,21 +176,25 @@ class RunningPage:
         groups = [str(turn.pk) for turn in turns]
         links = links_of_turns(rights.reader, turns)
         calls = running_calls.of_groups(groups, with_input=rights.content)
-        waits = approval_store.waits_of_groups(groups)
+        clocks = ClockPauses(turns)
         questions = {(row.group, row.call_id): row for row in approval_store.open_questions(groups)}
         return [
             RunningTurnView(
                 turn,
                 (
-                    CallView(row, questions.get((row.group, row.call_id)), at=at, rights=rights)
+                    CallView(
+                        row,
+                        questions.get((row.group, row.call_id)),
+                        at=at,
+                        rights=rights,
+                        pauses=clocks.of(turn.pk, row.call_id),
+                    )
                     for row in calls.get(str(turn.pk), ())
                 ),
                 links[str(turn.pk)],
                 at=at,
                 rights=rights,
-                waited=covered(
-                    (since, until or at) for since, until in waits.get(str(turn.pk), ())
-                ),
+                pauses=clocks.of(turn.pk),
             )
             for turn in turns
         ]

@@ -17,6 +17,7 @@ from governance.approval_store import ApprovalRow
 from governance.call_links import Link, Links
 from governance.hidden_characters import visible
 from governance.running_calls import CallRow
+from turns.admin.clocks import Pauses
 from turns.admin.rows import link
 from turns.calls.serializers import is_interruptible
 from turns.core.turns import TurnStatus
@@ -40,9 +41,16 @@ class CallView:
     """One call of a turn that waits or runs."""
 
     def __init__(
-        self, row: CallRow, question: ApprovalRow | None, *, at: datetime, rights: Rights
+        self,
+        row: CallRow,
+        question: ApprovalRow | None,
+        *,
+        at: datetime,
+        rights: Rights,
+        pauses: Pauses,
     ) -> None:
         self._row = row
+        self._pauses = pauses
         self._at = at
         self.rights = rights
         self.question = question
@@ -95,11 +103,11 @@ class CallView:
         row = self._row
         if row.started_at is None or row.timeout_ms is None:
             return NOTHING
-        return _left(row.timeout_ms, row.started_at, self._at) if row.timeout_ms else _("no limit")
+        return _left(row.timeout_ms, row.started_at, self._pauses, self._at)
 
 
 class RunningTurnView:
-    """One turn as the page shows it, at one moment. Its clock stood still for as long as people were asked: `waited`."""
+    """One turn as the page shows it, at one moment."""
 
     def __init__(
         self,
@@ -109,10 +117,10 @@ class RunningTurnView:
         *,
         at: datetime,
         rights: Rights,
-        waited: timedelta,
+        pauses: Pauses,
     ) -> None:
         self._turn = turn
-        self._waited = waited
+        self._pauses = pauses
         self._links = links
         self._at = at
         self.rights = rights
@@ -169,12 +177,7 @@ class RunningTurnView:
     def left(self) -> str:
         """What is left of its limit; its clock stands still while a person is asked."""
         turn = self._turn
-        if not turn.turn_timeout_ms:
-            return _("no limit")
-        if self._is_asking:
-            return _("stands still")
-        since = turn.started_at + self._waited if turn.started_at else None
-        return _left(turn.turn_timeout_ms, since, self._at)
+        return _left(turn.turn_timeout_ms, turn.started_at, self._pauses, self._at)
 
     @property
     def process(self) -> SafeString | str:
@@ -204,8 +207,12 @@ def _since(moment: datetime, at: datetime) -> str:
     return _whole(_ms(at - moment))
 
 
-def _left(limit_ms: int, started_at: datetime | None, at: datetime) -> str:
-    passed = _ms(at - started_at) if started_at else 0
+def _left(limit_ms: int | None, started_at: datetime | None, pauses: Pauses, at: datetime) -> str:
+    if not limit_ms:
+        return _("no limit")
+    if pauses.is_still:
+        return _("stands still")
+    passed = _ms(at - started_at - pauses.lasted(at)) if started_at else 0
     return _whole(limit_ms - passed)
 
 

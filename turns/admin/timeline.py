@@ -1,6 +1,6 @@
 """When what happened in a turn: as a chart and as a table with the same moments."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,6 +15,7 @@ from governance.admin.charts import BOTTOM, RIGHT, TOP, WIDTH, figure, text
 from governance.admin.formatting import NOTHING, call_status, format_span, format_time
 from governance.admin.links import address_of_row, reader_of
 from governance.db_clock import database_now
+from turns.admin.clocks import ClockPauses, Pauses
 from turns.models import Turn
 
 MOST = 100  # lines
@@ -42,15 +43,20 @@ class Fact:
 
 def facts_of(turn: Turn) -> list[Fact]:
     """Return what happened in a turn: itself, then the rest in the order of time."""
-    waits = _waits_of(turn)
-    facts = [*waits, *_calls_of(turn), *_requests_of(turn), *_repairs_of(turn)]
+    clocks, at = ClockPauses([turn]), database_now()
+    facts = [
+        *_waits_of(turn),
+        *_calls_of(turn, clocks, at),
+        *_requests_of(turn),
+        *_repairs_of(turn),
+    ]
     if turn.ended_at is not None:
         label = _("settled: %(status)s") % {"status": turn.get_status_display()}
         facts.append(Fact(kind="settled", label=label, begin=turn.ended_at, is_moment=True))
-    return [*_own_facts(turn, waits), *sorted(facts, key=lambda fact: fact.begin)]
+    return [*_own_facts(turn, clocks.of(turn.pk), at), *sorted(facts, key=lambda fact: fact.begin)]
 
 
-def _own_facts(turn: Turn, waits: Sequence[Fact]) -> Iterator[Fact]:
+def _own_facts(turn: Turn, pauses: Pauses, at: datetime) -> Iterator[Fact]:
     """Yield how long a turn was queued and ran."""
     yield Fact(
         kind="queued",
@@ -59,14 +65,12 @@ def _own_facts(turn: Turn, waits: Sequence[Fact]) -> Iterator[Fact]:
         end=turn.started_at or turn.ended_at,
     )
     if turn.started_at is not None:
-        waited = covered([(wait.begin, wait.end or database_now()) for wait in waits])
-        limit = _after(turn.started_at, turn.turn_timeout_ms)
         yield Fact(
             kind="ended",
             label=_("running"),
             begin=turn.started_at,
             end=turn.ended_at,
-            limit=limit and limit + waited,  # its clock stands still while a person is asked
+            limit=_after(turn.started_at, turn.turn_timeout_ms, pauses.lasted(at)),
         )
 
 
@@ -95,14 +99,17 @@ def timeline(turn: Turn) -> SafeString:
     return figure(_("Timeline"), told, drawn, heads, rows, role="group", height=height, left=LEFT)
 
 
-def _calls_of(turn: Turn) -> list[Fact]:
+def _calls_of(turn: Turn, clocks: ClockPauses, at: datetime) -> list[Fact]:
     return [
         Fact(
             kind="ended" if call.started_at and not call.error_type else "cut",
             label=f"{call.tool_name}: {call_status(call)}",
             begin=call.started_at or call.requested_at,
             end=call.ended_at,
-            limit=call.started_at and _after(call.started_at, call.timeout_ms),
+            limit=call.started_at
+            and _after(
+                call.started_at, call.timeout_ms, clocks.of(turn.pk, call.call_id).lasted(at)
+            ),
             address=address_of_row(reader_of(turn), "governance_toolcall", call.pk),
         )
         for call in selectors.calls_of_group(str(turn.pk))
@@ -214,18 +221,9 @@ def _took(fact: Fact, now: datetime) -> str:
     return format_span(_ms(_end(fact, now) - fact.begin))
 
 
-def _after(begin: datetime, limit_ms: int | None) -> datetime | None:
-    return begin + timedelta(milliseconds=limit_ms) if limit_ms else None
-
-
-def covered(spans: Iterable[tuple[datetime, datetime]]) -> timedelta:
-    """Return how long at least one of the spans lasted."""
-    total, until = timedelta(), None
-    for begin, end in sorted(spans):
-        begin = begin if until is None else max(begin, until)
-        total += max(end - begin, timedelta())
-        until = end if until is None else max(end, until)
-    return total
+def _after(begin: datetime, limit_ms: int | None, waited: timedelta) -> datetime | None:
+    """Return when a limit ends whose clock stood still for as long as was `waited`."""
+    return begin + timedelta(milliseconds=limit_ms) + waited if limit_ms else None
 
 
 def _ms(span: timedelta) -> int:

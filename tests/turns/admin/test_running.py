@@ -148,8 +148,7 @@ def test_what_nothing_can_end_is_only_waited_for_no_more(admin_client, ada):
 
 def test_a_turn_that_waits_for_a_person_says_so_and_its_clock_stands_still(admin_client, ada):
     factory = RowFactory(ada)
-    turn = factory.turn("running", turn_timeout_ms=600_000)
-    factory.call(turn, "asks", "awaiting_approval", tool_name="exec")
+    ask(factory.turn("running", turn_timeout_ms=600_000))
     html = page(admin_client)
     assert "waits for a person" in html
     assert "stands still" in html

@@ -13,7 +13,9 @@ from django.utils.html import strip_tags
 from governance.models import ToolCall
 from tests.turns.row_factory import RowFactory, make_process, make_question
 from turns.admin import running_results
+from turns.admin.clocks import Pauses
 from turns.admin.running_turn_view import CallView, Rights
+from turns.admin.timeline import facts_of
 from turns.models import CancelRequest, RunningTurn, Turn
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -46,7 +48,7 @@ def test_the_time_left_of_a_call_is_its_limit_without_the_time_since_its_start(a
     factory, at = RowFactory(ada), timezone.now()
     started = {"started_at": at - MINUTE, "requested_at": at - 5 * MINUTE}  # it stood in a queue
     row = factory.call(factory.turn("running"), "c1", "running", **{**started, **fields})
-    shown = CallView(row, None, at=at, rights=NOBODY).left
+    shown = CallView(row, None, at=at, rights=NOBODY, pauses=Pauses()).left
     assert shown.replace("\u00a0", " ") == left
 
 
@@ -93,6 +95,35 @@ def test_the_clock_of_a_turn_stood_still_while_people_were_asked(boss, ada):
     asked(other, "d", since=9 * MINUTE, until=None)
     [left] = left_of(boss, turn)
     assert 470 <= seconds(left) <= 480
+
+
+def set_to_work(above: Turn, *, tool_id: str = "ask", **fields: Any) -> Turn:
+    """Plant a sub-agent that has worked as long as the turn above it."""
+    return RowFactory(above.conversation.owner).turn(
+        "running", started_at=above.started_at, parent=above, parent_tool_id=tool_id, **fields
+    )
+
+
+def test_it_stood_still_while_a_sub_agent_asked_that_was_waited_for(boss, ada):
+    """Of ten minutes nine have passed, and of those a sub-agent of the sub-agent asked in seven."""
+    factory, at = RowFactory(ada), timezone.now()
+    limits = {"started_at": at - 9 * MINUTE, "timeout_ms": 600_000}
+    turn = factory.turn("running", started_at=at - 9 * MINUTE, turn_timeout_ms=600_000)
+    factory.call(turn, "ask", "running", tool_name="sessions_ask", **limits)
+    factory.call(turn, "other", "running", **limits)
+    child = set_to_work(turn)
+    asked(set_to_work(child), "a", since=8 * MINUTE, until=MINUTE)
+    asked(set_to_work(turn, tool_id="spawn", is_detached=True), "b", since=MINUTE, until=None)
+    of_turn, of_call, of_other = map(seconds, left_of(boss, turn))
+    assert 470 <= of_turn <= 480
+    assert 470 <= of_call <= 480
+    assert 50 <= of_other <= 60
+    waited = turn.started_at + 17 * MINUTE
+    limit = {fact.label: fact.limit for fact in facts_of(turn)}
+    assert abs(limit["running"] - waited) < MINUTE / 60
+    assert abs(limit["sessions_ask: running"] - waited) < MINUTE / 60
+    asked(child, "c", since=MINUTE / 2, until=None)
+    assert left_of(boss, turn)[:2] == ["stands still", "stands still"]
 
 
 def run(person, *, process=None, agent="digger") -> Turn:
