@@ -153,7 +153,7 @@ class TurnsSettings(AppSettings):
     ATTACHMENT_MAX_PIXELS: Annotated[
         int, Setting("turns.E056", 1, 1_000_000_000, kind="pixels")
     ] = 50_000_000
-    """The largest image that is taken, as width times height. It is stored with 2,048 pixels on its longer side at
+    """The largest image that is taken, as width times height. It is stored with 2,000 pixels on its longer side at
     most."""
 
     ATTACHMENT_TIMEOUT: Annotated[float, Setting("turns.E057", 0.1, 600)] = 20.0

@@ -11,7 +11,7 @@ import resource
 import sys
 from typing import Any
 
-LONGEST_SIDE = 2_048  # pixels: beyond that chat models see no more
+LONGEST_SIDE = 2_000  # pixels: Anthropic refuses more than 20 images if one is larger
 MOST_BYTES = 3_500_000  # of an image: providers take 5 MB, as base64
 MOST_PAGES = 1_000
 QUALITY = 85
