@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from PIL import Image
+from pypdf import PdfWriter
 
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
 HTML = b"<!doctype html><script>alert(1)</script>"
@@ -43,25 +44,40 @@ def bomb(width: int = 60_000, height: int = 60_000) -> bytes:
     )
 
 
-def pdf(text: str = "The quick brown fox") -> bytes:
-    """Return a PDF file of one page that says the text."""
-    stream = f"BT /F1 12 Tf 20 100 Td ({text}) Tj ET".encode()
+def pdf(*pages: str) -> bytes:
+    """Return a PDF file in which each page says a text."""
+    texts = pages or ("The quick brown fox",)
+    places_of_pages = range(4, 4 + 2 * len(texts), 2)
+    kids = b" ".join(b"%d 0 R" % place for place in places_of_pages)
     bodies = [
         b"<< /Type /Catalog /Pages 2 0 R >>",
-        b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
-        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 300 200] /Contents 4 0 R"
-        b" /Resources << /Font << /F1 5 0 R >> >> >>",
-        b"<< /Length %d >>\nstream\n%s\nendstream" % (len(stream), stream),
+        b"<< /Type /Pages /Kids [%s] /Count %d >>" % (kids, len(texts)),
         b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
     ]
+    for place, text in zip(places_of_pages, texts, strict=True):
+        stream = f"BT /F1 12 Tf 20 100 Td ({text}) Tj ET".encode()
+        bodies += [
+            b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 300 200] /Contents %d 0 R"
+            b" /Resources << /Font << /F1 3 0 R >> >> >>" % (place + 1),
+            b"<< /Length %d >>\nstream\n%s\nendstream" % (len(stream), stream),
+        ]
     made, places = b"%PDF-1.4\n", []
     for number, body in enumerate(bodies, 1):
         places.append(len(made))
         made += b"%d 0 obj\n%s\nendobj\n" % (number, body)
+    size = len(bodies) + 1
     table = b"".join(b"%010d 00000 n \n" % place for place in places)
-    start = len(made)
-    made += b"xref\n0 6\n0000000000 65535 f \n" + table
-    return made + b"trailer\n<< /Size 6 /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n" % start
+    end = b"trailer\n<< /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n" % (size, len(made))
+    return made + b"xref\n0 %d\n0000000000 65535 f \n%s" % (size, table) + end
+
+
+def locked_pdf() -> bytes:
+    """Return a PDF file that asks for a password."""
+    writer = PdfWriter(clone_from=BytesIO(pdf()))
+    writer.encrypt("secret")
+    target = BytesIO()
+    writer.write(target)
+    return target.getvalue()
 
 
 def keep_files(settings: Any, root: Path) -> Path:

@@ -38,6 +38,7 @@ class ReadFile:
     text: str = ""
     width: int | None = None
     height: int | None = None
+    pages: int | None = None  # of a PDF; 0 = it cannot be opened
 
 
 def read_file(source: Readable) -> ReadFile:
@@ -54,8 +55,10 @@ def read_file(source: Readable) -> ReadFile:
         text = content.decode("utf-8-sig")
         return ReadFile(media_type=TEXT, content=content, text=_cut(text))
     if media_type == PDF:
-        return ReadFile(media_type=PDF, content=content, text=_text_of_pdf(content))
+        return _read_pdf(content)
     facts, painted = _ask_worker("image", content, max_pixels=app_settings.ATTACHMENT_MAX_PIXELS)
+    if "refused" in facts:
+        raise _refused(facts["refused"])
     return ReadFile(content=painted, **facts)
 
 
@@ -87,15 +90,16 @@ def _kinds(media_types: Iterable[str]) -> str:
     )
 
 
-def _text_of_pdf(content: bytes) -> str:
-    """The text of a PDF file. Empty where it has none, or where nothing here can read it: a chat model still may."""
-    try:
-        _facts, text = _ask_worker(
-            "pdf", content, max_characters=app_settings.ATTACHMENT_TEXT_LENGTH
-        )
-    except AttachmentRejected:
-        return ""
-    return _cut(text.decode("utf-8", "replace"))
+def _read_pdf(content: bytes) -> ReadFile:
+    """A PDF with what was found in it. Its pages stay unknown where nothing here could look: a chat model still may."""
+    facts, text = _ask_worker("pdf", content, max_characters=app_settings.ATTACHMENT_TEXT_LENGTH)
+    is_closed = facts.get("refused") in ("encrypted", "unreadable")
+    return ReadFile(
+        media_type=PDF,
+        content=content,
+        text=_cut(text.decode("utf-8", "replace")),
+        pages=0 if is_closed else facts.get("pages"),
+    )
 
 
 def _cut(text: str) -> str:
@@ -118,11 +122,9 @@ def _ask_worker(kind: str, content: bytes, **asked: int) -> tuple[dict[str, Any]
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise _refused("too_slow") from None
+        return {"refused": "too_slow"}, b""
     line, _newline, data = ended.stdout.partition(b"\n")
     facts = json.loads(line) if ended.returncode == 0 and line else {"refused": "unreadable"}
-    if "refused" in facts:
-        raise _refused(facts["refused"])
     return facts, data
 
 

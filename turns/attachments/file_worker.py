@@ -9,6 +9,7 @@ import io
 import json
 import resource
 import sys
+from contextlib import suppress
 from typing import Any
 
 LONGEST_SIDE = 2_000  # pixels: Anthropic refuses more than 20 images if one is larger
@@ -70,7 +71,10 @@ def on_white(image: Any) -> Any:
 
 
 def read_pdf(content: bytes, *, max_characters: int) -> tuple[dict[str, Any], bytes]:
-    """Return the text of a PDF file up to the limit, and one character more if there is more."""
+    """Return the text of a PDF file up to the limit, and one character more if there is more.
+
+    A page whose text cannot be read has none.
+    """
     from pypdf import PdfReader  # noqa: PLC0415 - under the limits
 
     reader = PdfReader(io.BytesIO(content))
@@ -81,9 +85,11 @@ def read_pdf(content: bytes, *, max_characters: int) -> tuple[dict[str, Any], by
     for page in reader.pages[:MOST_PAGES]:
         if left <= 0:
             break
-        parts.append(page.extract_text()[:left])
-        left -= len(parts[-1])
-    return {"pages": len(reader.pages)}, "\n\n".join(parts).encode("utf-8", "replace")
+        with suppress(Exception):
+            parts.append(page.extract_text()[:left])
+            left -= len(parts[-1])
+    text = "\n\n".join(parts).encode("utf-8", "replace")
+    return {"pages": min(len(reader.pages), MOST_PAGES)}, text
 
 
 def main() -> None:

@@ -53,6 +53,7 @@ def reserve(owner_id: Any, name: str, file: ReadFile, *, turn: Turn | None = Non
             size=len(file.content),
             width=file.width,
             height=file.height,
+            pages=file.pages,
             text=file.text,
             path=file_storage.new_path(),
         )

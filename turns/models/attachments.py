@@ -14,6 +14,7 @@ class Attachment(models.Model):
 
     It belongs to no conversation until a message claims it, and to the last turn that has. `status` moves one way:
     `storing`, `stored`, `removing`. `text` is what a reader finds in a document; an image has its size in pixels.
+    A PDF has the number of its `pages`: 0 where it cannot be opened, none where nobody could look.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -41,6 +42,7 @@ class Attachment(models.Model):
     size = models.PositiveBigIntegerField(_("size (bytes)"))
     width = models.PositiveIntegerField(_("width"), null=True)
     height = models.PositiveIntegerField(_("height"), null=True)
+    pages = models.PositiveIntegerField(_("pages"), null=True)
     text = models.TextField(_("text"), blank=True)
     path = models.CharField(_("path"), max_length=200)
     created_at = models.DateTimeField(_("created at"), auto_now_add=True)

@@ -25,6 +25,7 @@ from turns.models import Attachment
 DIRECTORY = "attachments"  # of a workspace
 MOST_BYTES = 20_000_000  # of files in one request; providers take 32 MB, as base64
 MOST_FILES = 50
+MOST_PAGES = 100  # of PDF files in one request: Anthropic takes no more
 MOST_TEXT = 400_000  # characters of documents in one request
 
 
@@ -34,14 +35,16 @@ class _Room:
 
     files: int = field(default_factory=lambda: MOST_FILES)
     size: int = MOST_BYTES
+    pages: int = field(default_factory=lambda: MOST_PAGES)
     text: int = field(default_factory=lambda: MOST_TEXT)
 
-    def takes(self, size: int) -> bool:
+    def takes(self, size: int, pages: int) -> bool:
         """Take a file if there is room for all of it."""
-        if not self.files or size > self.size:
+        if not self.files or size > self.size or pages > self.pages:
             return False
         self.files -= 1
         self.size -= size
+        self.pages -= pages
         return True
 
     def cut(self, length: int) -> int:
@@ -106,7 +109,8 @@ def _shares(ids: Iterable[str], media: Collection[str]) -> dict[str, _Share]:
 
 def _share(row: Any, media: Collection[str], room: _Room) -> _Share:
     kind = "image" if row.is_image else "pdf" if row.media_type == PDF else ""
-    is_whole = kind in media and room.takes(row.size)
+    # A provider refuses each request with a PDF that it cannot open.
+    is_whole = kind in media and row.pages != 0 and room.takes(row.size, row.pages or 0)
     taken = 0 if is_whole or row.is_image else room.cut(row.length)
     return _Share(
         path=row.path, is_image=row.is_image, is_whole=is_whole, length=row.length, taken=taken

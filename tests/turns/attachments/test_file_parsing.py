@@ -114,6 +114,18 @@ def test_pdf_that_cannot_be_read_here_is_kept_without_a_text():
     assert (file.media_type, file.text) == ("application/pdf", "")
 
 
+def test_pages_of_a_pdf_are_known_if_it_can_be_opened():
+    assert read(files.pdf()).pages == 1
+    assert read(files.locked_pdf()).pages == 0
+    assert read(b"%PDF-1.4 x").pages == 0
+
+
+def test_page_that_cannot_be_read_takes_nothing_from_the_others():
+    file = read(files.pdf("Hello", "from two pages").replace(b"(Hello) Tj", b"[[[[Hello Tj"))
+    assert file.pages == 2
+    assert "from two pages" in file.text
+
+
 def test_text_is_cut_for_models_and_kept_whole(settings):
     settings.TURNS_ATTACHMENT_TEXT_LENGTH = 5
     file = read("äöü and more".encode())

@@ -96,6 +96,28 @@ async def test_model_that_reads_pdf_gets_the_file(chat, attach):
     assert report.content == content
 
 
+@pytest.mark.parametrize("content", [files.locked_pdf(), b"%PDF-1.4 x"])
+async def test_pdf_that_cannot_be_opened_goes_to_no_model(chat, attach, content):
+    model = chat.use_script([text("Well.")])
+    model.media = {"pdf"}
+    await chat.run("Read it", attachments=[await attach(content, "report.pdf")])
+    told, _words = asked(model).content
+    assert "Its text cannot be read here." in told.text
+
+
+async def test_pdf_with_more_pages_than_providers_take_is_given_as_its_text(chat, attach):
+    sent = [
+        await attach(files.pdf(*(f"{name} {number}" for number in range(60))), f"{name}.pdf")
+        for name in ("first", "second")
+    ]
+    model = chat.use_script([text("Well.")])
+    model.media = {"pdf"}
+    await chat.run("Read them", attachments=sent)
+    [whole] = asked(model).attachments
+    assert whole.attachment_id == str(sent[0])
+    assert any("second 59" in block.text for block in asked(model).content if block is not whole)
+
+
 async def test_files_stay_in_the_history_and_are_read_again_for_each_turn(chat, attach):
     image = await attach(files.image(), "photo.png")
     model = chat.use_script([text("Nice.")], [text("Still there.")])
