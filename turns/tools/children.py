@@ -149,7 +149,11 @@ def request_reports_of(turn_id: UUID, tool_id: str) -> Notifications:
             return Notifications()
         out_of_time = Cancellation(reason=CancelReason.TIMEOUT)
         started = Turn.objects.filter(parent=turn_id, parent_tool_id=tool_id)
-        return ask_for_report(started, out_of_time)
+        notifications = ask_for_report(started, out_of_time)
+        # Nobody has waited for what has ended meanwhile.
+        ended = started.exclude(status__in=[*ACTIVE_STATUSES, TurnStatus.CANCELLED])
+        ended.filter(delivered_at=None).update(is_detached=True)
+        return notifications
 
 
 def _checked(message: str) -> str:

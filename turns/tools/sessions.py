@@ -58,10 +58,11 @@ async def sessions_ask(context: ToolContext, agent: str, message: str) -> str:
             resume=lambda: [clock.resume() for clock in clocks],
         )
         await follower.until_ended()
+        report = await until_done(partial(_report, child))
     except asyncio.CancelledError:
         _give_up(context)
         raise
-    return _answer(context, await until_done(partial(_report, child)))
+    return _answer(context, report)
 
 
 @tool(title="Set an agent to work", timeout=0)

@@ -29,6 +29,7 @@ from turns.cancelling.commands import CancelCommand
 from turns.core.turns import TurnEnding, TurnStatus
 from turns.endings import recovery, turn_endings
 from turns.events import log
+from turns.history.reports import undelivered
 from turns.models import CancelRequest, Conversation, Turn
 from turns.processes import process_registry
 from turns.running import runtime
@@ -207,6 +208,18 @@ def test_an_owner_that_writes_its_turn_meanwhile_keeps_no_request_from_it(ada, a
     writing.join(PATIENCE)
     assert cascade.cancelled == 1
     assert CancelRequest.objects.get(turn=dug).mode == ("report" if asked == "report" else "now")
+
+
+def test_a_sub_agent_that_has_ended_just_before_its_call_is_out_of_time_reports(ada):
+    above = RowFactory(ada)
+    parent = above.turn("running", owner=process_registry.register())
+    done, _cancelled = (
+        RowFactory(ada).turn(status, parent=parent, parent_tool_id="a1")
+        for status in ("completed", "cancelled")
+    )
+    children.request_reports_of(parent.pk, "a1")
+    turn_endings.end_turn(parent.pk, TurnEnding(status=TurnStatus.COMPLETED))
+    assert list(undelivered(above.id)) == [done]
 
 
 def test_a_completed_turn_leaves_nobody_at_work_whom_it_should_have_waited_for(ada):

@@ -26,7 +26,8 @@ from turns.cancelling.descendants import ask_for_report
 from turns.models import Agent, Turn
 from turns.running import runtime
 from turns.testing import call, gate, text
-from turns.tools import child_watcher
+from turns.tools import child_watcher, sessions
+from turns.tools.children import Child
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -289,6 +290,32 @@ async def test_a_sub_agent_whose_call_is_out_of_time_reports_and_that_is_deliver
     assert (dug.status, dug.ended_by_reason) == ("timed_out", "timeout")
     started = await chat.sink.until("turn_start", source="sub_agent")
     assert started["reports"][0]["text"] == "Half way."
+    await chat.ended(started["turn_id"])
+
+
+async def test_an_answer_that_is_being_read_when_the_call_is_out_of_time_is_delivered(
+    chat: ChatDriver, monkeypatch
+):
+    is_read = asyncio.Event()
+
+    async def read_for_ever(_child: Child) -> None:
+        is_read.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(sessions, "_report", read_for_ever)
+    use_scripts(
+        chat,
+        go=[[ask("a1", "dig")], [text("On.")]],
+        dig=[[text("Gold.")]],
+        **{"[SUB-AGENT]": [[text("I see.")]]},
+    )
+    turn_id = await chat.say()
+    await eventually(is_read.is_set)
+    follow_policy(turn_id, timeout=0.001)
+    assert (await chat.ended(turn_id)).status == "completed"
+
+    started = await chat.sink.until("turn_start", source="sub_agent")
+    assert started["reports"][0]["text"] == "Gold."
     await chat.ended(started["turn_id"])
 
 
