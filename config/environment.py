@@ -28,6 +28,8 @@ class Environment(environ.Env):  # type: ignore[misc]  # django-environ is not t
             return default
         if cast in (bool, int, float):
             return _parsed(var, text, cast)
+        if cast is list:
+            return [item.strip() for item in text.split(",") if item.strip()]
         return super().get_value(var, cast, default, **options)
 
 

@@ -56,6 +56,12 @@ def test_without_an_environment_the_site_is_closed_and_keeps_to_itself(tmp_path)
     assert S_IMODE((tmp_path / "secret_key").stat().st_mode) == 0o600
 
 
+def test_lists_may_have_spaces_behind_their_commas(tmp_path):
+    names = ["ALLOWED_HOSTS", "CSRF_TRUSTED_ORIGINS", "SILENCED_SYSTEM_CHECKS"]
+    given = dict.fromkeys(names, "[::1], b.example.org,")
+    assert read(*names, **given, VAR_DIR=str(tmp_path)) == [["[::1]", "b.example.org"]] * 3
+
+
 def test_the_environment_comes_before_the_file(tmp_path):
     file = tmp_path / "env"
     file.write_text(
