@@ -4,6 +4,7 @@ from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from django.conf import global_settings
 from django.core.exceptions import ImproperlyConfigured
@@ -113,7 +114,7 @@ TEMPLATES = [
 
 DATABASES = {
     "default": databases.with_options(
-        env.db_url("DATABASE_URL", f"sqlite:///{VAR_DIR / 'db.sqlite3'}"),
+        env.db_url("DATABASE_URL", f"sqlite:///{quote(str(VAR_DIR / 'db.sqlite3'))}"),
         pool_size=env.int("DATABASE_POOL_SIZE", 20),
     ),
 }

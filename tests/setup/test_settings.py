@@ -56,6 +56,12 @@ def test_without_an_environment_the_site_is_closed_and_keeps_to_itself(tmp_path)
     assert S_IMODE((tmp_path / "secret_key").stat().st_mode) == 0o600
 
 
+@pytest.mark.parametrize("name", ["a#b", "a?b", "a%41b", "a+b c"])
+def test_the_database_lies_in_the_directory_whatever_its_name(tmp_path, name):
+    [databases] = read("DATABASES", VAR_DIR=str(tmp_path / name))
+    assert databases["default"]["NAME"] == str(tmp_path / name / "db.sqlite3")
+
+
 def test_lists_may_have_spaces_behind_their_commas(tmp_path):
     names = ["ALLOWED_HOSTS", "CSRF_TRUSTED_ORIGINS", "SILENCED_SYSTEM_CHECKS"]
     given = dict.fromkeys(names, "[::1], b.example.org,")
