@@ -37,6 +37,13 @@ def test_the_passwords_are_shown_kept_for_the_owner_only_and_good_to_sign_in(cre
     assert not users["demo"].is_staff
 
 
+def test_nobody_is_made_whose_password_cannot_be_kept(credentials, capsys):
+    credentials.parent.write_text("a file where a directory should be")
+    with pytest.raises(FileExistsError):
+        create(credentials, capsys)
+    assert not get_user_model().objects.exists()
+
+
 def test_the_second_time_shows_no_password_and_changes_none(credentials, capsys):
     create(credentials, capsys)
     before = kept(credentials)

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.contrib.auth import get_user_model
 from django.core.management.base import BaseCommand, CommandParser
+from django.db import transaction
 from django.utils.crypto import get_random_string
 from django.utils.translation import gettext as _
 
@@ -25,13 +26,14 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, credentials: Path, **options: Any) -> None:
         """Make who is missing, and say where the passwords are."""
-        made = {
-            name: password
-            for name, is_admin in (("demo", False), ("admin", True))
-            if (password := _create(name, is_admin=is_admin)) is not None
-        }
-        if made:
-            _keep({**_kept(credentials), **made}, credentials)
+        with transaction.atomic():  # nobody is made whose password cannot be kept
+            made = {
+                name: password
+                for name, is_admin in (("demo", False), ("admin", True))
+                if (password := _create(name, is_admin=is_admin)) is not None
+            }
+            if made:
+                _keep({**_kept(credentials), **made}, credentials)
         for name, password in made.items():
             line = _("Created the user %(name)s with the password %(password)s")
             self.stdout.write(line % {"name": name, "password": password})
