@@ -164,13 +164,15 @@ def own(kind: type[Postgres | Redis], directory: Path, *, instead: str) -> Serve
 
 def main() -> int:
     """Start what is needed, run until Ctrl-C, and stop what was started."""
-    environ.Env.read_env(os.environ.get("ENV_FILE", str(ROOT / ".env")))
+    environ.Env.read_env(os.environ.get("ENV_FILE") or str(ROOT / ".env"))
     open_up()
     environment = {**os.environ, "TURNS_DISPATCHER": "procrastinate", "PYTHONUNBUFFERED": "1"}
     # All processes are on this machine, and reach the same files.
-    environment.setdefault("SILENCED_SYSTEM_CHECKS", "turns.W008")
-    host, port = os.environ.get("HOST", "127.0.0.1"), int(os.environ.get("PORT", "8000"))
-    var = Path(os.environ.get("VAR_DIR", str(ROOT / "var"))).resolve()
+    environment["SILENCED_SYSTEM_CHECKS"] = (
+        environment.get("SILENCED_SYSTEM_CHECKS") or "turns.W008"
+    )
+    host, port = os.environ.get("HOST") or "127.0.0.1", int(os.environ.get("PORT") or 8000)
+    var = Path(os.environ.get("VAR_DIR") or ROOT / "var").resolve()
     started: list[Server] = []
     try:
         for variable, kind in (("DATABASE_URL", Postgres), ("REDIS_URL", Redis)):

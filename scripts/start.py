@@ -39,7 +39,7 @@ def main() -> None:
     """Prepare the site, then serve it until a signal comes."""
     gc.set_threshold(50_000, 20, 100)  # as in manage.py
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
-    environ.Env.read_env(os.environ.get("ENV_FILE", str(ROOT / ".env")))
+    environ.Env.read_env(os.environ.get("ENV_FILE") or str(ROOT / ".env"))
     open_up()
     install_what_is_chosen()
     django.setup()

@@ -69,6 +69,7 @@ def test_a_missing_program_is_named(tmp_path: Path):
             "ENV_FILE": os.devnull,
             "VAR_DIR": str(tmp_path),
             "DATABASE_URL": "postgres://nobody@127.0.0.1:1/none",
+            "PORT": "",  # as an empty line of .env
         },
     )
     assert run.returncode == 1
