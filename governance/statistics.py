@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from django.db.models import Q, QuerySet
@@ -99,19 +99,34 @@ def read_days(tool_name: str, count: int = 30) -> list[Day]:
     first = today - timedelta(days=count - 1)
     dates = [(first + timedelta(days=number)).date() for number in range(count)]
     days = {each: Day(date=each) for each in dates}
-    since, rows_from = _hours(database_now(), full_hour(first))
+    since, rows_from = _hours(database_now(), full_hour(first.astimezone(UTC)))
+    rows = _ran(tool_name, rows_from)
     hours = ToolHour.objects.filter(tool_name=tool_name, hour__gte=since, hour__lt=rows_from)
     for hour, calls, bins in hours.order_by().values_list("hour", "calls", "bins"):
-        if (day := days.get(localtime(hour).date())) is not None:
+        of_hour = _ran(tool_name, hour, hour + HOUR) if _has_midnight(hour) else []
+        if of_hour and len(of_hour) >= calls:  # none of them was deleted
+            rows += of_hour
+        elif (day := days.get(localtime(hour).date())) is not None:
             day.calls += calls
             day.timeouts += sum(bins.get(End.TIMED_OUT, {}).values())
-    ran = calls_between(rows_from).filter(tool_name=tool_name, duration_ms__isnull=False)
-    rows = ran.values_list("requested_at", "status", "error_type")
     for requested_at, status, error_type in rows:
         if (day := days.get(localtime(requested_at).date())) is not None:
             day.calls += 1
             day.timeouts += end_of(status, error_type) is End.TIMED_OUT
     return list(days.values())
+
+
+def _has_midnight(hour: datetime) -> bool:
+    """Whether a day of the current time zone ends within an hour of UTC, as days do in India."""
+    last = hour + HOUR - timedelta(microseconds=1)
+    return localtime(hour).date() != localtime(last).date()
+
+
+def _ran(
+    tool_name: str, start: datetime, end: datetime | None = None
+) -> list[tuple[datetime, str, str]]:
+    calls = calls_between(start, end).filter(tool_name=tool_name, duration_ms__isnull=False)
+    return list(calls.values_list("requested_at", "status", "error_type"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
 from django.urls import reverse
-from django.utils import translation
+from django.utils import timezone, translation
 from django.utils.timezone import localtime
 
 from governance import rollups, services, statistics
@@ -156,6 +156,19 @@ def test_days_are_the_same_before_and_after_the_roll_up(calls):
     assert [day.timeouts for day in rolled[-4:-1]] == [
         day.timeouts for day in statistics.read_days("probe")[-4:-1]
     ]
+
+
+def test_a_day_may_begin_at_half_an_hour_of_utc(probe, make_call):
+    late = {"status": "timed_out", "error_type": "timeout", "duration_ms": 30_000}
+    with timezone.override("Asia/Kolkata"):
+        today = localtime(database_now()).replace(hour=0, minute=0, second=0, microsecond=0)
+        for minutes in (-10, 10, 20):
+            midnight = today - timedelta(days=2)
+            make_call(**late, requested_at=midnight + timedelta(minutes=minutes))
+        list(rollups.fill(timedelta(days=30)))
+        assert [day.timeouts for day in statistics.read_days("probe")[-4:]] == [1, 2, 0, 0]
+        ToolCall.objects.all().delete()
+        assert [day.timeouts for day in statistics.read_days("probe")[-4:]] == [3, 0, 0, 0]
 
 
 def test_the_slowest_calls_come_first_and_only_to_those_who_may_see_calls(
