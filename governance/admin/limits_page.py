@@ -64,19 +64,22 @@ class LimitsPage(TuningPage):
 
     @cached_property
     def rows(self) -> Sequence[ToolRow]:
-        """The rows of this page of the list."""
-        return list(self.page.object_list)
+        """The rows of this page of the list; of those that may be edited, the ones that were sent back."""
+        sent = {row.name for row in self._all_rows if f"{row.name}-revision" in self._request.POST}
+        if not sent:
+            return list(self.page.object_list)
+        shown = sent | {row.name for row in self.page.object_list if not self._may_edit(row)}
+        return [row for row in self._all_rows if row.name in shown]
 
     @cached_property
     def page(self) -> "Page[ToolRow]":
         is_shown, term = CHOICES[self.shown][1], self.term.casefold()
-        rows = [
-            row
-            for row in read_rows(self.statistics)
-            if is_shown(row) and term in row.name.casefold()
-        ]
-        rows.sort(key=ORDERS[self.order])
+        rows = [row for row in self._all_rows if is_shown(row) and term in row.name.casefold()]
         return Paginator(rows, PER_PAGE).get_page(self._request.GET.get("p"))
+
+    @cached_property
+    def _all_rows(self) -> Sequence[ToolRow]:
+        return sorted(read_rows(self.statistics), key=ORDERS[self.order])
 
     def _show(self) -> HttpResponse:
         kept = ("span", "show", "o")
@@ -124,8 +127,9 @@ class LimitsPage(TuningPage):
             edit = partial(services.save_tool_policy, values=values)
         elif not self._admin.has_delete_permission(self._request):
             raise PermissionDenied
-        rows = [row for row in read_rows(self.statistics) if row.name in self._ticked]
-        names = [row.name for row in rows if self._may_edit(row)]
+        names = [
+            row.name for row in self._all_rows if row.name in self._ticked and self._may_edit(row)
+        ]
         by = editor_of(self._request)
         try:
             with transaction.atomic():

@@ -13,7 +13,7 @@ from django.urls import reverse
 
 from governance import rollups, services
 from governance.db_clock import database_now
-from governance.models import DefaultPolicy, PolicyChange, ToolPolicy
+from governance.models import DefaultPolicy, PolicyChange, ToolCall, ToolPolicy
 
 PAGE = reverse("admin:governance_toolpolicy_changelist")
 
@@ -247,6 +247,21 @@ def test_a_touched_row_whose_limits_were_taken_away_meanwhile_is_refused(
     page = admin_client.post(PAGE, form)
     assert "Total limit: yours 20 s, now not set" in page.content.decode()
     assert not ToolPolicy.objects.exists()
+
+
+def test_a_touched_row_that_has_left_the_list_meanwhile_is_shown_and_saved(
+    admin_client, policy, plain, make_call
+):
+    make_call(status="timed_out", error_type="timeout", duration_ms=1_000)
+    address = f"{PAGE}?show=timeouts"
+    form = posted(admin_client.get(address)) | {"probe-timeout_ms": "75 s"}
+    ToolCall.objects.all().delete()
+    page = admin_client.post(address, form | {"_preview": "1"})
+    assert posted(page)["probe-timeout_ms"] == "75 s"
+    assert [row.name for row in page.context["rows"]] == ["probe"]
+    page = admin_client.post(address, form, follow=True)
+    assert "total limit: 30 s → 1 min 15 s" in said(page)[0]
+    assert ToolPolicy.objects.get().timeout_ms == 75_000
 
 
 def test_an_edit_that_is_overtaken_is_refused_in_words(admin_client, policy, overtake):
