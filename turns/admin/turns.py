@@ -31,7 +31,7 @@ from turns.admin import event_log, turn_ending, turn_filters, turn_tables
 from turns.admin.overview import VIEW as OVERVIEW
 from turns.admin.overview import overview
 from turns.admin.rows import link
-from turns.admin.running_actions import needs_reason
+from turns.admin.running_actions import AT_ONCE, needs_reason
 from turns.admin.timeline import timeline
 from turns.admin.turn_links import LABELS, links_of_turns
 from turns.core.turns import ACTIVE_STATUSES, TurnStatus
@@ -211,11 +211,14 @@ class TurnAdmin(ExactSearchAdmin):
         note = request.POST.get("why", "").strip()
         if not note:
             return self.refuse_action(request, needs_reason(), field="why")
+        running = queryset.filter(status__in=ACTIVE_STATUSES).order_by("-number")
+        turn_ids = list(running.values_list("pk", flat=True))
+        finished = queryset.exclude(status__in=ACTIVE_STATUSES).count()
         outcomes = [
             async_to_sync(services.request_cancel)(
                 turn_id=turn_id, user=request.user, source=CancelSource.ADMIN, note=note
             ).outcome
-            for turn_id in queryset.order_by("-number").values_list("pk", flat=True)
+            for turn_id in turn_ids[:AT_ONCE]
         ]
         accepted = outcomes.count(services.OpOutcome.ACCEPTED)
         if accepted:
@@ -225,11 +228,18 @@ class TurnAdmin(ExactSearchAdmin):
                 accepted,
             )
             self.message_user(request, text % {"count": accepted}, messages.SUCCESS)
-        if finished := len(outcomes) - accepted:
+        if finished := finished + len(outcomes) - accepted:
             text = ngettext(
                 "%(count)d turn had ended already.", "%(count)d turns had ended already.", finished
             )
             self.message_user(request, text % {"count": finished}, messages.WARNING)
+        if left := len(turn_ids[AT_ONCE:]):
+            text = ngettext(
+                "%(count)d turn was left out: choose the action again for it.",
+                "%(count)d turns were left out: choose the action again for them.",
+                left,
+            )
+            self.message_user(request, text % {"count": left}, messages.WARNING)
         return None
 
     @admin.display(description=gettext_lazy("belongs to"), ordering="conversation__owner")

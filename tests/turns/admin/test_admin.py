@@ -16,6 +16,7 @@ from tests.staff import sign_in
 from tests.support import PATIENCE
 from tests.turns.row_factory import RowFactory, make_repair, said, use
 from tests.turns.support import PROMISED_MS, ChatDriver, in_database, row
+from turns.admin import turns as turns_admin
 from turns.models import Acknowledgement, CancelRequest, Conversation, Event, Repair, Turn
 from turns.testing import call
 
@@ -295,6 +296,41 @@ async def test_the_action_cancels_what_runs_by_the_path_of_every_request(
     assert (request.by_id, request.note) == (admin_user.pk, "too dear")
     assert request.settled_ms <= PROMISED_MS
     assert (await _act(admin_user, turn))[1] == ["1 turn had ended already."]
+
+
+def test_the_action_costs_the_same_however_many_ended_turns_are_chosen(past, admin_client):
+    sent = {
+        "action": "cancel_turns",
+        "why": "too dear",
+        "select_across": "1",
+        "_selected_action": [str(past["completed"].pk)],
+    }
+    address = f"{list_url('turn')}?when=any&status__exact=completed"
+
+    def act() -> tuple[int, list[str]]:
+        with CaptureQueriesContext(connection) as queries:
+            page = admin_client.post(address, sent, follow=True)
+        return len(queries), [str(message) for message in page.context["messages"]]
+
+    act()  # content types are cached from now on
+    few, told = act()
+    assert told == ["1 turn had ended already."]
+    factory = RowFactory(conversation=past["completed"].conversation)
+    for _number in range(20):
+        factory.turn()
+    assert act() == (few, ["21 turns had ended already."])
+
+
+async def test_the_action_leaves_out_what_is_more_than_it_ends_at_once(
+    chat: ChatDriver, admin_user, monkeypatch
+):
+    monkeypatch.setattr(turns_admin, "AT_ONCE", 1)
+    queued = [await in_database(lambda: RowFactory(chat.user).turn("queued")) for _ in range(3)]
+    assert (await _act(admin_user, *queued))[1] == [
+        "1 turn is being cancelled.",
+        "2 turns were left out: choose the action again for them.",
+    ]
+    assert await in_database(CancelRequest.objects.count) == 1
 
 
 def test_a_refused_action_leaves_what_was_chosen(past, admin_client):
