@@ -119,7 +119,8 @@ MOST = {
     "governance.defaultpolicy": 12,
     "turns.disconnectpolicy": 10,
     "turns.process": 8,
-    "turns.runningturn": 12,  # the turns, their calls and questions, the choices of the filters, what could not be ended
+    # The turns, their calls and questions, sub-agents, the choices of the filters, what could not be ended.
+    "turns.runningturn": 13,
 }
 LISTS = [model._meta.label_lower for model in admin.site._registry if model._meta.app_label in APPS]
 

@@ -70,8 +70,8 @@ def cancel_locked(
         request = PendingCancel(turn_id=turn.pk, mode=mode, cancellation=cancellation)
         notifications.ask(turn.owner_id, request)
     if mode == "after_step":
-        told = [turn for turn in running if not turn.is_asked]
-        notifications.batches += [_tell_after_step(turn, cancellation) for turn in told]
+        first_asked = [turn for turn in running if not turn.is_asked]
+        notifications.batches += [_append_after_step(turn, cancellation) for turn in first_asked]
     for turn in queued:
         events = end_queued(turn.conversation, [turn], cancellation, at=turn.read_at)
         notifications.batches.append((turn.conversation_id, events))
@@ -252,13 +252,13 @@ def _mark(turns: Sequence[Any], mode: str) -> None:
         Turn.objects.filter(pk__in=[turn.pk for turn in turns]).update(is_detached=True)
 
 
-def _tell_after_step(turn: Any, cancellation: Cancellation) -> log.Batch:
+def _append_after_step(turn: Any, cancellation: Cancellation) -> log.Batch:
     """Append that a turn ends after its step, for all who watch."""
     event = TurnEndsAfterStep(
         reason=cancellation.reason.value, source=cancellation.source.value, by=cancellation.by
     )
-    told = log.append(turn.conversation, turn.pk, event, at=turn.read_at, is_news=False)
-    return turn.conversation_id, told
+    events = log.append(turn.conversation, turn.pk, event, at=turn.read_at, is_news=False)
+    return turn.conversation_id, events
 
 
 def _running_tools(turns: Sequence[Any]) -> dict[UUID, list[str]]:

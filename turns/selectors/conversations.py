@@ -283,7 +283,7 @@ def _snapshot(conversation: Conversation, *, before: int | None) -> wire.Snapsho
             turn_serializers.live_turn(turn, described.of(turn.pk), at=at) for turn in active
         ],
         "has_earlier": len(messages) > len(shown),
-        "parked": _parked(conversation),
+        "parked": turn_serializers.parked(conversation),
     }
 
 
@@ -295,12 +295,6 @@ def _latest_messages(
     if before is not None:
         rows = rows.filter(position__lt=before)
     return list(rows.order_by("-position")[:count])
-
-
-def _parked(conversation: Conversation) -> wire.Parked | None:
-    if conversation.parked_at is None:
-        return None
-    return {"at": conversation.parked_at.isoformat(), "reason": conversation.parked_reason}
 
 
 def _within(messages: list[Message], limit: int) -> list[Message]:

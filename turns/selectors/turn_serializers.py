@@ -11,7 +11,7 @@ from turns.core import wire
 from turns.core.events import TurnEndsAfterStep, TurnError
 from turns.core.turns import LIVE_STATUSES
 from turns.events import acknowledgements
-from turns.models import Event, Message, Turn
+from turns.models import Conversation, Event, Message, Turn
 
 
 def active_turn(turn: Turn, described: Iterable[wire.Call], *, at: datetime) -> wire.ActiveTurn:
@@ -124,6 +124,12 @@ def message(row: Message) -> wire.StoredMessage:
         "interrupted": row.interrupted,
         "at": row.at.isoformat(),
     }
+
+
+def parked(conversation: Conversation) -> wire.Parked | None:
+    if conversation.parked_at is None:
+        return None
+    return {"at": conversation.parked_at.isoformat(), "reason": conversation.parked_reason}
 
 
 def text_of(content: list[dict[str, Any]]) -> str:
