@@ -15,12 +15,16 @@ Narrow = Callable[[QuerySet[Any], str], QuerySet[Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallFilter:
-    """One filter of the lists of calls; without choices, its value is typed, as a whole."""
+    """One filter of the lists of calls; without choices, its value is typed, as a whole.
+
+    Only who has the `permission` is offered it: the rows that are left tell what is filtered by.
+    """
 
     name: str
     label: Any
     narrow: Narrow
     choices: Callable[[], Sequence[tuple[str, Any]]] | None = None
+    permission: str = ""
 
 
 _filters: dict[str, CallFilter] = {}
@@ -31,9 +35,9 @@ def register(*filters: CallFilter) -> None:
     _filters.update({filter_.name: filter_ for filter_ in filters})
 
 
-def registered() -> list[CallFilter]:
-    """Return the filters of apps above."""
-    return list(_filters.values())
+def registered(reader: Any) -> list[CallFilter]:
+    """Return the filters of apps above that a user may use."""
+    return [it for it in _filters.values() if not it.permission or reader.has_perm(it.permission)]
 
 
 class GroupAsId(Func):

@@ -41,11 +41,20 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
-    """Columns that another app adds. `read` takes the rows of one batch and returns what to add to each, in one read."""
+    """Columns that another app adds. `read` takes the rows of one batch and returns what to add to each, in one read.
+
+    Only who has the `permission` gets them.
+    """
 
     names: tuple[str, ...]
     read: Callable[[Sequence[Row]], Iterable[Mapping[str, Any]]]
     are_content: bool = False
+    permission: str = ""
+
+    def are_for(self, reader: Any, *, with_content: bool) -> bool:
+        """Whether a user may see them."""
+        may_see = not self.permission or reader.has_perm(self.permission)
+        return may_see and (with_content or not self.are_content)
 
 
 _added: dict[str, list[Columns]] = defaultdict(list)
@@ -68,6 +77,7 @@ class ListReader:
         *,
         order: Iterable[str],
         hidden: Iterable[str],
+        reader: Any,
         with_content: bool,
     ) -> None:
         meta = rows.model._meta
@@ -77,7 +87,7 @@ class ListReader:
         columns = (field.attname for field in meta.concrete_fields)
         self._fields = [name for name in columns if name not in hidden]
         added = _added[meta.label]
-        self._added = [columns for columns in added if with_content or not columns.are_content]
+        self._added = [it for it in added if it.are_for(reader, with_content=with_content)]
         self._size = CONTENT_BATCH if with_content else BATCH
         self._keyset = Keyset(order)
         self._rows = self._keyset.sort(rows)

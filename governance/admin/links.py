@@ -28,7 +28,7 @@ class LinkedCallAdmin(ToolSearchAdmin):
 
     def get_list_filter(self, request: HttpRequest) -> Any:
         """Add the filters by what calls belong to."""
-        more = [row_filters.of_calls(filter_) for filter_ in call_filters.registered()]
+        more = [row_filters.of_calls(filter_) for filter_ in call_filters.registered(request.user)]
         return [*super().get_list_filter(request), *more]
 
     def get_list_display(self, request: HttpRequest) -> Any:

@@ -119,7 +119,11 @@ class ReadOnlyAdmin(PreparedRowsAdmin[Model], HistoryModelAdmin):
         has_content = may_view_content(request)
         order = self.export_order or cast(Sequence[str], self.model._meta.ordering)
         reader = exports.ListReader(
-            rows, order=order, hidden=self._hidden(request), with_content=has_content
+            rows,
+            order=order,
+            hidden=self._hidden(request),
+            reader=request.user,
+            with_content=has_content,
         )
         return exports.begin(
             request,

@@ -44,7 +44,8 @@ def register() -> None:
 
 
 def _of_turns(names: tuple[str, ...], *, key: str) -> Columns:
-    return Columns(names=names, read=partial(_facts_of_turns, names=names, key=key))
+    read = partial(_facts_of_turns, names=names, key=key)
+    return Columns(names=names, read=read, permission="turns.view_turn")
 
 
 def _facts_of_turns(rows: Sequence[Row], *, names: Sequence[str], key: str) -> Iterator[Row]:

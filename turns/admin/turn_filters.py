@@ -97,6 +97,7 @@ def of_calls() -> list[CallFilter]:
             label=LABELS[name],
             narrow=narrow,
             choices=message_sources if name == "message_source" else None,
+            permission="turns.view_turn",
         )
         for name, narrow in narrows.items()
     ]

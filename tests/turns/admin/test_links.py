@@ -1,5 +1,6 @@
 """The link web of the admin: from calls to what they belong to and back, and a turn's timeline."""
 
+import json
 import re
 from datetime import timedelta
 from html import unescape
@@ -218,10 +219,14 @@ def test_who_may_not_see_turns_learns_nothing_of_them_from_calls(client, story, 
     eve.is_staff = True
     eve.save()
     eve.user_permissions.add(Permission.objects.get(codename="view_toolcall"))
+    eve.user_permissions.add(Permission.objects.get(codename="export"))
     client.force_login(eve)
     for address in (CALLS, page_of(call)):
         text = client.get(address).content.decode()
         assert not any(words in text for words in ("digger", "runner-1", ">ada<", page_of(turn)))
+    assert client.get(CALLS, {"user": "ada"}).url.endswith("?e=1")
+    [row] = json.loads(b"".join(client.get(f"{CALLS}export/json/").streaming_content))
+    assert not {"user", "agent", "turn_number", "process"} & row.keys()
 
 
 def test_the_timeline_says_what_the_rows_say(operator, story):
