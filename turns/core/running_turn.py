@@ -13,7 +13,7 @@ from turns.core.tracing import turn_span
 class RunningTurn:
     """A turn that this process runs. `overdue` is done once it should have ended and has not.
 
-    A fenced one is not ours any more. `when_lost` is called when its runner has ended.
+    A fenced one is not ours any more: `when_lost` is called once its runner has ended.
     """
 
     def __init__(self, turn: ClaimedTurn, *, cancel_bound: float) -> None:

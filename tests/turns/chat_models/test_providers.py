@@ -168,20 +168,19 @@ async def test_thoughts_between_tags_are_no_part_of_the_answer(serve, written, t
     assert reply_of(said).text == text
 
 
+def piece_of_call(id: str | None, name: str | None, arguments: str):
+    """A piece of a call, under the one index that some servers give to all."""
+    function = {"name": name, "arguments": arguments}
+    return completions.delta(
+        tool_calls=[{"index": 0, "id": id, "type": "function", "function": function}]
+    )
+
+
 @pytest.mark.parametrize("ids", [("call_a", "call_b"), (None, None)])
 async def test_two_calls_under_one_index_are_two_calls(serve, ids):
     """Some compatible servers number every call of an answer 0."""
     pieces = [
-        completions.delta(
-            tool_calls=[
-                {
-                    "index": 0,
-                    "id": id,
-                    "type": "function",
-                    "function": {"name": "get_weather", "arguments": arguments},
-                }
-            ]
-        )
+        piece_of_call(id, "get_weather", arguments)
         for id, arguments in zip(
             ids, ('{"location": "Paris"}', '{"location": "Rome"}'), strict=True
         )
@@ -197,16 +196,7 @@ async def test_two_calls_under_one_index_are_two_calls(serve, ids):
 
 async def test_a_call_whose_id_and_name_come_with_every_piece_is_one_call(serve):
     pieces = [
-        completions.delta(
-            tool_calls=[
-                {
-                    "index": 0,
-                    "id": "call_a",
-                    "type": "function",
-                    "function": {"name": name, "arguments": arguments},
-                }
-            ]
-        )
+        piece_of_call("call_a", name, arguments)
         for name, arguments in (("get_weather", '{"location"'), ("", ': "Paris"}'), ("", ""))
     ]
     await serve(completions.answer(*pieces, finish_reason="tool_calls"))
@@ -219,16 +209,7 @@ async def test_a_call_whose_id_and_name_come_with_every_piece_is_one_call(serve)
 async def test_a_call_whose_pieces_have_an_id_each_is_one_call(serve):
     """Some compatible servers make an id for every piece, and name the tool in the first alone."""
     pieces = [
-        completions.delta(
-            tool_calls=[
-                {
-                    "index": 0,
-                    "id": id,
-                    "type": "function",
-                    "function": {"name": name, "arguments": arguments},
-                }
-            ]
-        )
+        piece_of_call(id, name, arguments)
         for id, name, arguments in (
             ("call_a", "get_weather", ""),
             ("call_b", None, '{"location"'),

@@ -1,6 +1,8 @@
 """Progress: stored for all turns at once, in nobody's way, and never where it has no right to be (V1)."""
 
 import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -103,6 +105,17 @@ async def test_waits_for_nobody_who_writes_the_conversation(chat: ChatDriver, ad
     assert [place for place, _ in batches] == [other.conversation_id]
 
 
+@contextmanager
+def registered(function: Callable[..., Any]) -> Iterator[None]:
+    """Offer a function as a tool for as long as the block lasts."""
+    tool = make_tool(function)
+    registry.register(tool)
+    try:
+        yield
+    finally:
+        registry.unregister(tool.name)
+
+
 async def test_a_write_that_took_long_does_not_silence_what_comes_next(
     chat: ChatDriver, fake_tools: FakeTools, monkeypatch: pytest.MonkeyPatch
 ):
@@ -117,9 +130,7 @@ async def test_a_write_that_took_long_does_not_silence_what_comes_next(
         await asyncio.Event().wait()
         return "never"
 
-    tool = make_tool(chatty)
-    registry.register(tool)
-    try:
+    with registered(chatty):
         chat.use_script([call("a", "chatty")], [text("Done.")])
         turn_id = await chat.say()
         await chat.sink.until("tool_progress", message="first")
@@ -127,8 +138,6 @@ async def test_a_write_that_took_long_does_not_silence_what_comes_next(
         await chat.sink.until("tool_progress", message="second")
         await chat.cancel(turn_id)
         await chat.ended(turn_id)
-    finally:
-        registry.unregister(tool.name)
 
 
 async def test_does_not_keep_a_call_or_a_turn_from_its_end(chat: ChatDriver, fake_tools: FakeTools):
@@ -141,9 +150,7 @@ async def test_does_not_keep_a_call_or_a_turn_from_its_end(chat: ChatDriver, fak
         await asyncio.Event().wait()
         return "never"
 
-    tool = make_tool(chatty)
-    registry.register(tool)
-    try:
+    with registered(chatty):
         chat.use_script([call("a", "chatty")], [text("Done.")])
         turn_id = await chat.say()
         await asyncio.wait_for(reported.wait(), PATIENCE)
@@ -155,5 +162,3 @@ async def test_does_not_keep_a_call_or_a_turn_from_its_end(chat: ChatDriver, fak
         assert (await chat.ended(turn_id)).status == "cancelled"
         await eventually(lambda: not running.progress._pending)
         await chat.check()
-    finally:
-        registry.unregister(tool.name)
