@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import connection
 
-from benchmarks import peers, tools
+from benchmarks import peers, scripted_model, tools
 from benchmarks.measurement import Effort, Spread, Timed, interleave, spread, spread_of
 from benchmarks.rows import NO_BAR, Bar, Row, amount, latency
 from benchmarks.site import StatementCounter
@@ -26,7 +27,7 @@ from turns.chat_models import commands
 from turns.events import sinks
 from turns.running import runtime
 
-MESSAGE = "\n".join(f'call noop {{"number": {number}}}' for number in range(3))
+MESSAGE = "go"
 MANY = 200  # calls of one step
 BAR_CANCEL = Bar(most=1000)
 BAR_COROUTINE = Bar(most=8, most_p99=20)
@@ -84,6 +85,17 @@ async def _benchmark() -> "AsyncIterator[TurnBenchmark]":
         await runtime.stop(grace=0)
 
 
+@asynccontextmanager
+async def _script() -> AsyncIterator[None]:
+    """Let turns have the chat model of the other libraries; `local` reads commands and tells what came of them."""
+    usual = settings.TURNS_CHAT_MODEL
+    settings.TURNS_CHAT_MODEL = scripted_model.FACTORY
+    try:
+        yield
+    finally:
+        settings.TURNS_CHAT_MODEL = usual
+
+
 class TurnBenchmark:
     """A user and somebody who watches."""
 
@@ -102,7 +114,7 @@ class TurnBenchmark:
             turn_id = await self._say(fresh.pop().id, MESSAGE)
             await self.watch.moment(turn_id, "turn_end")
 
-        async with peers.opened(directory) as others:
+        async with peers.opened(directory) as others, _script():
             measured = await interleave(
                 {"ours": turn, **others}, rounds=effort.turns, warm_ups=effort.warm_ups
             )
@@ -120,7 +132,8 @@ class TurnBenchmark:
 
     async def statements(self, effort: Effort) -> list[Row]:
         """Count the statements of some turns."""
-        counters = [await self._counted_turn() for _ in range(max(effort.turns // 6, 1))]
+        async with _script():
+            counters = [await self._counted_turn() for _ in range(max(effort.turns // 6, 1))]
         return [
             _counts("sqlite_reads", "… statements that read", [c.reads for c in counters]),
             _counts("sqlite_writes", "… statements that write", [c.writes for c in counters]),

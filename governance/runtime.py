@@ -1,5 +1,6 @@
 """The executor of this process: one for each event loop, made from the settings at its first use."""
 
+import asyncio
 import os
 from collections.abc import Iterable
 from contextlib import suppress
@@ -26,7 +27,7 @@ from governance.per_loop import PerLoop
 from governance.policies import DatabasePolicySource
 from governance.private_files import make_directory, remove_directory, restrict
 from governance.site_limits import log_limits
-from governance.toolbox.workspace import workspace_at
+from governance.toolbox.workspace import usable, workspace_at
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _executors: PerLoop[ToolExecutor] = PerLoop()
@@ -120,14 +121,25 @@ def make_workspace(path: Path) -> None:
     """
     root = Path(app_settings.WORKSPACE_ROOT)
     restrict(root)
+    if path.parent == root:
+        with suppress(FileExistsError, FileNotFoundError):
+            path.mkdir(mode=0o700)
+            return  # it is new, so there is no link in its place, and it is private
     workspace = workspace_at(path, within=root)
     make_directory(workspace.top)
     with workspace.open_directory((), create=True):
         pass
 
 
+async def prepare_workspace(path: Path) -> None:
+    """Make the same for a call. Raise `ToolFailed` if it cannot be made."""
+    with usable():
+        await asyncio.to_thread(make_workspace, path)
+
+
 def put_file(path: Path, name: str, content: bytes) -> None:
     """Put a file into a workspace, unless there is one of that name. No link is followed. Blocks. Raise `OSError`."""
+    make_workspace(path)
     workspace = workspace_at(path, within=Path(app_settings.WORKSPACE_ROOT))
     *directories, last = name.split("/")
     with (

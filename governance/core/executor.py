@@ -5,7 +5,7 @@ not end by itself. A result that comes after the outcome is recorded as late (T1
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -31,6 +31,8 @@ from governance.core.preflight import Preflight
 from governance.core.registry import ToolRegistry
 from governance.core.scopes import ScopeKind, ScopeRegistry
 from governance.core.tools import Concurrency, Isolation, Tool, ToolContext
+
+Invoke = Callable[..., Coroutine[Any, Any, Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,7 +280,10 @@ class ToolExecutor:
             show=live.images.show,
             show_blocking=live.images.show_blocking,
         )
-        invocation = self._invokers[tool.isolation].invoke(tool, arguments, context)
+        invoke: Invoke = self._invokers[tool.isolation].invoke
+        if host.make_workspace is not None and tool.context_parameter is not None:
+            invoke = partial(_invoke_in_workspace, host.make_workspace, invoke)
+        invocation = invoke(tool, arguments, context)
         body.start(invocation, name=f"tool {tool.name} {live.id}")
         return body
 
@@ -292,6 +297,14 @@ class ToolExecutor:
         if change is not None:
             self._notifier.send(live, host.observer.deadline_moved(live, change))
         return change is not None
+
+
+async def _invoke_in_workspace(
+    make: Callable[[], Awaitable[object]], invoke: Invoke, *call: Any
+) -> Any:
+    """Run a body once its directory is there."""
+    await make()
+    return await invoke(*call)
 
 
 def _capacities(invokers: Mapping[Isolation, Invoker]) -> dict[Isolation, int]:

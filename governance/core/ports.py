@@ -1,6 +1,6 @@
 """What the executor needs from outside: policies to obey, an observer to tell, places where bodies run."""
 
-from collections.abc import Container, Mapping
+from collections.abc import Awaitable, Callable, Container, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -109,10 +109,12 @@ class Host:
     A call of a tool that is not in `allowed` (None = every tool) is refused as unknown. It waits while `max_parallel`
     calls of its scope run. Without an `approver`, a call that needs approval is refused. `approval` is the least
     strict rule that holds for every tool (D1). `keep_image` keeps what calls show, None = nothing is shown.
+    `make_workspace` runs before each tool that takes the context, as a part of its body; None = the directory is there.
     """
 
     observer: Observer = field(default_factory=Unobserved)
     workspace: Path | None = None
+    make_workspace: Callable[[], Awaitable[object]] | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     allowed: Container[str] | None = None
     max_parallel: int | None = None

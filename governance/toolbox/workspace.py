@@ -123,11 +123,18 @@ def find_workspace(context: ToolContext, settings: ToolboxSettings) -> Workspace
             "GOVERNANCE_WORKSPACE_ROOT."
         )
     workspace = workspace_at(root, within=within)
-    try:
+    with usable():
         if not workspace.top.is_dir():
             make_directory(workspace.top)
         with workspace.open_directory((), create=True):
             return workspace
+
+
+@contextmanager
+def usable() -> Iterator[None]:
+    """Turn the system's refusal of a whole workspace into a sentence for the model."""
+    try:
+        yield
     except OSError as error:
         raise ToolFailed(f"The workspace directory cannot be used: {_reason(error)}.") from error
 

@@ -33,7 +33,7 @@ class ClaimedTurn:
     `token_limit` is the most tokens that it may use in all, in and out. `family_token_limit` is the same for all turns
     of its family. None = no limit. `kind` says whether it answers a text, a voice, or another turn. `is_new`: it was
     stored and claimed in one, so nothing was asked of it before. `prompt` and `agent_config` are there where they were
-    read with the claim. `has_workspace`: its directory was made with the claim. `traceparent` names the span in which its message was taken.
+    read with the claim. `traceparent` names the span in which its message was taken.
     """
 
     id: UUID
@@ -50,7 +50,6 @@ class ClaimedTurn:
     is_new: bool = False
     prompt: Prompt | None = None
     agent_config: object = None
-    has_workspace: bool = False
     traceparent: str = ""
 
 

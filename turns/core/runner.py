@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -61,6 +61,7 @@ class TurnConfig:
     tools: tuple[ToolSpec, ...]
     instructions: str = ""
     workspace: Path | None = None
+    make_workspace: Callable[[], Awaitable[object]] | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     allowed: Container[str] | None = None
     max_parallel: int | None = None
@@ -201,6 +202,7 @@ class TurnRunner:
         return Host(
             observer=self._observer,
             workspace=self._config.workspace,
+            make_workspace=self._config.make_workspace,
             metadata=TurnFacts(self._config.metadata, clock=self.clock),
             allowed=self._config.allowed,
             max_parallel=self._config.max_parallel,

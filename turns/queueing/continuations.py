@@ -39,5 +39,5 @@ def continue_turn(turn_id: UUID, user: User) -> queue.Enqueued:
             text=_("Please continue where you were interrupted."),
             source=SOURCE,
             client_id=client_id,
-            writer_id=user.pk,
+            writer=user,
         )

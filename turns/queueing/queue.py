@@ -49,6 +49,7 @@ from turns.queueing import message_edits
 from turns.queueing.dispatchers import get_dispatcher
 from turns.queueing.rate_limit import count_message
 from turns.queueing.turn_tree import token_limit
+from turns.storage.access import User, conversation_for
 
 TITLE_LENGTH = 60
 REPORT_SOURCE = "sub_agent"  # the source of a turn that carries reports
@@ -153,14 +154,14 @@ def enqueue(
     source: str,
     client_id: str | None,
     parent: Turn | None = None,
-    writer_id: Any = None,
+    writer: User | None = None,
     process: Process | None = None,
     replaces: UUID | None = None,
     attachments: Sequence[UUID] = (),
 ) -> Enqueued:
     """Queue a turn for a user message, under the limits that its agent has now.
 
-    `writer_id` is the person whose message it is, and who may not send too many. None = no person has written it.
+    `writer` is the person whose message it is. They may write here, but not too often. None = no person has written it.
     `process` has a free slot: if nobody waits, the turn is its own at once. With `replaces`, that turn and all behind
     it leave the history. `attachments` are files of the writer.
 
@@ -171,7 +172,12 @@ def enqueue(
     turn = _new_turn(id=uuid4(), user_message=text, source=source, client_id=client_id)
     turn.parent = parent
     with transaction.atomic():
-        turn.conversation = conversation = log.locked(conversation_id)
+        conversation = (
+            log.locked(conversation_id)
+            if writer is None
+            else conversation_for(writer, conversation_id, locks=True)
+        )
+        turn.conversation = conversation
         if (known := _sent_before(conversation, client_id)) is not None:
             return Enqueued(turn=known, is_new=False, events=[])
         if replaces is not None:
@@ -179,10 +185,10 @@ def enqueue(
         state = _state_of(conversation, process)
         _check_room(conversation, waiting=state.waiting, parent=parent)
         config = read_config(conversation.agent)
-        if writer_id is not None:
-            count_message(writer_id, now=state.now)
+        if writer is not None:
+            count_message(writer.pk, now=state.now)
         if attachments:
-            turn.attachments = _claim(attachments, turn, owner_id=writer_id)
+            turn.attachments = _claim(attachments, turn, owner_id=writer and writer.pk)
         _number(turn, config.agent, at=state.now)
         queued = _queued(turn, replaces=replaces)
         if process is not None and parent is None and state.is_idle:

@@ -1,14 +1,14 @@
 """Who takes part in a turn: the chat model, the agent's instructions and tools, the place it works in."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from governance import ApprovalRule, CancellationToken, Tool, registry
 from governance.db import run_in_db_thread, run_in_query_thread
-from governance.runtime import disabled_reasons, make_workspace, prepare_tools, workspace_of
+from governance.runtime import disabled_reasons, prepare_tools, prepare_workspace, workspace_of
 from turns.agents.lookup import (
     ASK,
     LONGEST_NAME,
@@ -50,8 +50,6 @@ async def turn_config_of(turn: ClaimedTurn, *, token: CancellationToken) -> Turn
     name = agent.chat_model or app_settings.CHAT_MODEL
     chat_model = get_chat_model(name)
     workspace = await _workspace_of(turn)
-    if workspace is not None and not turn.has_workspace:
-        await asyncio.to_thread(make_workspace, workspace)
     await prepare_tools(token=token)
     offered = offer(registry, agent.tools, chat_model=name)
     return TurnConfig(
@@ -63,6 +61,7 @@ async def turn_config_of(turn: ClaimedTurn, *, token: CancellationToken) -> Turn
         keep_image=partial(keep_image, turn) if file_storage.is_configured() else None,
         instructions=_instructions(agent, others),
         workspace=workspace,
+        make_workspace=None if workspace is None else _maker_of(workspace),
         metadata=_metadata(turn),
         allowed=_allowed(agent),
         max_parallel=agent.max_parallel_calls,
@@ -88,6 +87,19 @@ async def _workspace_of(turn: ClaimedTurn) -> Path | None:
     top, *below = await run_in_db_thread(line_of)(turn.conversation_id)
     workspace = workspace_of(str(top))
     return workspace and workspace.joinpath(*(f"{SUB_AGENTS}/{pk.hex[:12]}" for pk in below))
+
+
+def _maker_of(workspace: Path) -> Callable[[], Awaitable[None]]:
+    """Return what makes the directory of a turn once; many turns call no tool that works there."""
+    making: asyncio.Task[None] | None = None
+
+    async def make() -> None:
+        nonlocal making
+        if making is None or (making.done() and making.exception()):
+            making = asyncio.create_task(prepare_workspace(workspace), name="a turn's workspace")
+        await asyncio.shield(making)  # calls side by side wait for it together
+
+    return make
 
 
 async def _approval_of(agent: Agent, turn: ClaimedTurn) -> ApprovalRule:

@@ -12,8 +12,7 @@ from django.db import IntegrityError
 from django.utils.translation import gettext as _
 
 from governance import CancelSource, checkpoint, is_cancel_intent
-from governance.db import run_in_db_thread, thread_connection
-from governance.runtime import make_workspace, workspace_of
+from governance.db import run_in_db_thread
 from governance.sanitize import sanitize_line, sanitize_text
 from turns.agents.lookup import find_agent
 from turns.cancelling import commands
@@ -291,22 +290,18 @@ def _turn_meant(
 def _enqueue(
     user: User, conversation_id: UUID, message: _Message, *, process: Process | None
 ) -> queue.Enqueued:
-    conversation = conversation_for(user, conversation_id)
     _check_message(message)
     text = message.text
-    enqueued = queue.enqueue(
-        conversation.pk,
+    return queue.enqueue(
+        conversation_id,
         text=sanitize_text(text) if text.strip() else FILES_ALONE,
         source=message.source,
         client_id=message.client_id,
-        writer_id=user.pk,
+        writer=user,
         process=process,
         replaces=message.replaces,
         attachments=message.attachments,
     )
-    if (claimed := enqueued.claimed) is None or not _makes_workspace(conversation.pk):
-        return enqueued
-    return replace(enqueued, claimed=replace(claimed, has_workspace=True))
 
 
 def _check_message(message: _Message) -> None:
@@ -319,15 +314,3 @@ def _check_message(message: _Message) -> None:
         )
     if message.client_id is not None and not 0 < len(message.client_id) <= CLIENT_ID_LENGTH:
         raise MessageRejected(_("client_id must have 1 to 64 characters."))
-
-
-def _makes_workspace(conversation_id: UUID) -> bool:
-    """Make the directory of a turn that begins, where that waits for no other disk than the database's; else False."""
-    workspace = workspace_of(str(conversation_id))
-    if workspace is None or thread_connection().vendor != "sqlite":
-        return False
-    try:
-        make_workspace(workspace)
-    except OSError:  # the turn tries again, and says what is wrong
-        return False
-    return True

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, PermissionsMixin
-from django.db.models import F, UUIDField
+from django.db.models import F, QuerySet, UUIDField
 
 from governance.prepared_statements import Select, fields_of
 from turns.exceptions import ConversationNotFound, NotAllowed, TurnNotFound
@@ -18,13 +18,15 @@ _TURN = Select(
     turn_id=UUIDField(),
 )
 
-CONVERSATION = Select(
-    lambda pk: (
-        Conversation.objects.filter(pk=pk)
-        .order_by()
-        .annotate(is_owner_active=F("owner__is_active"))
-    ),
-    pk=UUIDField(),
+
+def _with_owner(pk: Any) -> "QuerySet[Conversation]":
+    rows = Conversation.objects.filter(pk=pk).order_by()
+    return rows.annotate(is_owner_active=F("owner__is_active"))
+
+
+CONVERSATION = Select(_with_owner, pk=UUIDField())
+LOCKED_CONVERSATION = Select(
+    lambda pk: _with_owner(pk).select_for_update(of=("self",)), pk=UUIDField()
 )
 
 
@@ -45,10 +47,13 @@ def _active_user() -> "Select[AbstractBaseUser]":
 
 
 def conversation_for(
-    user: User, conversation_id: UUID, *, permission: str | None = None
+    user: User, conversation_id: UUID, *, permission: str | None = None, locks: bool = False
 ) -> Conversation:
-    """Return a conversation of the user, or any to staff with `permission`. Raise `ConversationNotFound`."""
-    found: Any = CONVERSATION.first(pk=conversation_id)
+    """Return a conversation of the user, or any to staff with `permission`. Raise `ConversationNotFound`.
+
+    With `locks`, its row stays locked until the transaction ends, as with `log.locked`.
+    """
+    found: Any = (LOCKED_CONVERSATION if locks else CONVERSATION).first(pk=conversation_id)
     is_owner = found is not None and found.owner_id == user.pk and found.is_owner_active
     may_see = is_owner or _is_operator(reload(user), permission)
     if found is None or found.deleted_at or not may_see:

@@ -22,24 +22,26 @@ from turns.core.turns import LIVE_STATUSES, TurnStatus
 from turns.events import log
 from turns.models import CancelRequest, Message, Turn
 
-# What a write needs of its turn and of the conversation. Every write reads that, and what people wrote may be long.
-_OF_TURN = (
-    *("status", "epoch", "owner", "number", "agent", "source", "parent", "root", "is_detached"),
-    *("started_at", "steps", "usage"),
+# What a write needs of its turn and of the conversation, and what an ending needs. What people wrote may be long.
+_READ = (
+    *("conversation", "root", "status", "epoch"),
+    *(f"conversation__{name}" for name in ("owner", *log.COUNTED)),
 )
-_OF_CONVERSATION = (*log.COUNTED, "title", "owner", "agent", "parent", "parked_at")
-_READ = ("conversation", *_OF_TURN, *(f"conversation__{name}" for name in _OF_CONVERSATION))
+_READ_AT_END = (
+    *("owner", "number", "agent", "source", "parent", "is_detached", "started_at", "steps"),
+    *("usage", *(f"conversation__{name}" for name in ("title", "agent", "parent", "parked_at"))),
+)
 
 
-def _live(turn_id: Any) -> "QuerySet[Turn]":
+def _live(turn_id: Any, *also: str) -> "QuerySet[Turn]":
     requests = CancelRequest.objects.filter(turn=OuterRef("pk"), settled_at=None)
-    rows = Turn.objects.select_related("conversation").only(*_READ).order_by()
+    rows = Turn.objects.select_related("conversation").only(*_READ, *also).order_by()
     return rows.annotate(has_requests=Exists(requests)).filter(pk=turn_id, status__in=LIVE_STATUSES)
 
 
 def _ending(turn_id: Any, group: Any) -> "QuerySet[Turn]":
     unfinished = Message.objects.filter(turn=OuterRef("pk"), is_streaming=True)
-    return _live(turn_id).annotate(
+    return _live(turn_id, *_READ_AT_END).annotate(
         has_open_calls=Exists(call_store.open_in(group)),
         has_unfinished_message=Exists(unfinished),
         has_children=HAS_CHILDREN,

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def send(factory: RowFactory, writer: Any, **how: Any) -> Turn:
-    how = {"client_id": None, "text": "x", "source": "typed", "writer_id": writer.pk, **how}
+    how = {"client_id": None, "text": "x", "source": "typed", "writer": writer, **how}
     return queue.enqueue(factory.id, **how).turn
 
 

@@ -1,9 +1,11 @@
 """Workspaces are for the server's user alone, those of an older release too."""
 
 import stat
+from collections.abc import Iterator
 
 import pytest
 
+from governance import Isolation, ToolContext, make_tool, registry
 from tests.turns.endings.test_report_delivery import REPORT
 from tests.turns.support import ChatDriver
 from tests.turns.tools.scripted_agents import child, ended, spawn, use_scripts
@@ -14,6 +16,25 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 def rights(path):
     return oct(stat.S_IMODE(path.stat().st_mode))
+
+
+@pytest.fixture
+def site_tools() -> Iterator[None]:
+    """A tool that needs no directory, and one that writes there without a look at it."""
+
+    async def hello() -> str:
+        return "Hello"
+
+    def note(context: ToolContext) -> str:
+        (context.workspace / "note").write_text("x")
+        return "noted"
+
+    made = (make_tool(hello), make_tool(note, isolation=Isolation.THREAD))
+    for tool in made:
+        registry.register(tool)
+    yield
+    for tool in made:
+        registry.unregister(tool.name)
 
 
 @pytest.mark.parametrize("is_old", [False, True])
@@ -30,6 +51,7 @@ async def test_what_an_agent_writes_is_private(chat: ChatDriver, settings, tmp_p
             call("b", "exec", command="umask; mkdir made && touch made/b.txt"),
         ],
         [text("Done.")],
+        [call("c", "list_files")],
         [text("Again.")],
     )
     assert (await chat.ended(await chat.say())).status == "completed"
@@ -41,6 +63,39 @@ async def test_what_an_agent_writes_is_private(chat: ChatDriver, settings, tmp_p
     workspace.chmod(0o755)
     assert (await chat.ended(await chat.say())).status == "completed"
     assert rights(workspace) == "0o700"
+
+
+@pytest.mark.usefixtures("site_tools")
+async def test_a_conversation_that_uses_no_files_has_no_directory(
+    chat: ChatDriver, settings, tmp_path
+):
+    settings.GOVERNANCE_WORKSPACE_ROOT = tmp_path / "workspaces"
+    chat.use_script([call("a", "hello")], [text("Done.")])
+    turn = await chat.run()
+    assert (await chat.calls(turn.pk))["a"].status == "succeeded"
+    assert not (tmp_path / "workspaces").exists()
+
+
+@pytest.mark.usefixtures("site_tools")
+async def test_a_tool_of_the_site_finds_the_directory_made(chat: ChatDriver, settings, tmp_path):
+    settings.GOVERNANCE_WORKSPACE_ROOT = tmp_path / "workspaces"
+    chat.use_script([call("a", "note")], [text("Done.")])
+    turn = await chat.run()
+    assert (await chat.calls(turn.pk))["a"].status == "succeeded"
+    assert rights(tmp_path / "workspaces" / str(chat.id)) == "0o700"
+
+
+@pytest.mark.usefixtures("site_tools")
+async def test_a_directory_that_cannot_be_made_fails_the_call_and_not_the_turn(
+    chat: ChatDriver, settings, tmp_path
+):
+    (tmp_path / "workspaces").write_text("a file is in its place")
+    settings.GOVERNANCE_WORKSPACE_ROOT = tmp_path / "workspaces"
+    chat.use_script([call("a", "list_files"), call("b", "hello")], [text("Done.")])
+    turn = await chat.run()
+    made = await chat.calls(turn.pk)
+    assert (turn.status, made["b"].status) == ("completed", "succeeded")
+    assert "The workspace directory cannot be used" in made["a"].result
 
 
 async def test_a_link_that_an_agent_puts_in_the_place_of_its_sub_agents_leads_nowhere(
