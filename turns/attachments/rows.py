@@ -65,10 +65,8 @@ def settle(attachment_id: UUID) -> bool:
     return waiting.update(status=STORED) == 1
 
 
-def claim(
-    attachment_ids: Sequence[UUID], *, conversation_id: UUID, turn_id: UUID, owner_id: Any
-) -> list[AttachmentContent]:
-    """Give files to a message, in the transaction that stores it; return their blocks.
+def claim(attachment_ids: Sequence[UUID], *, turn: Turn, owner_id: Any) -> list[AttachmentContent]:
+    """Give files to the message of a turn, in the transaction that stores it; return their blocks.
 
     A file that the conversation has already may be given again: a message that is edited keeps its files.
 
@@ -76,15 +74,17 @@ def claim(
         AttachmentNotFound: one is not there, or is not this user's, or is another conversation's.
         AttachmentRejected: there are too many.
     """
+    if not attachment_ids:
+        return []
     wanted = list(dict.fromkeys(attachment_ids))
     if len(wanted) > app_settings.ATTACHMENTS_PER_MESSAGE:
         raise AttachmentRejected(
             _("Too many files: at most %(limit)d with one message.")
             % {"limit": app_settings.ATTACHMENTS_PER_MESSAGE}
         )
-    free = Q(conversation=None) | Q(conversation=conversation_id)
+    free = Q(conversation=None) | Q(conversation=turn.conversation_id)
     found = Attachment.objects.filter(free, pk__in=wanted, owner=owner_id, status=STORED)
-    if found.update(conversation=conversation_id, turn=turn_id) != len(wanted):
+    if found.update(conversation=turn.conversation_id, turn=turn.pk) != len(wanted):
         raise AttachmentNotFound
     rows = Attachment.objects.defer("text").in_bulk(wanted)
     return [rows[pk].as_block() for pk in wanted]

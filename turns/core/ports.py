@@ -1,7 +1,7 @@
 """What the runner and the supervisor need from outside: a journal for one turn, a store for all."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 from uuid import UUID
 
@@ -13,7 +13,7 @@ from governance import (
     ToolOutcome,
 )
 from turns.core.chat_model import Notice
-from turns.core.messages import Message
+from turns.core.messages import Message, TextBlock
 from turns.core.requests import PendingRequest
 from turns.core.turns import TurnEnding
 
@@ -24,6 +24,16 @@ class Prompt:
 
     messages: tuple[Message, ...]
     note: str = ""
+
+    def with_note(self) -> list[Message]:
+        """Put the note into the last message: in the instructions it would cost the provider's cache of all the others."""
+        if not self.note:
+            return list(self.messages)
+        block = TextBlock(text=self.note)
+        if self.messages and self.messages[-1].role == "user":
+            *before, last = self.messages
+            return [*before, replace(last, content=(block, *last.content))]
+        return [*self.messages, Message(role="user", content=(block,))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -171,7 +171,7 @@ class TurnRunner:
         describe_turn(self.turn, self._config.traced, token=self._work)
         try:
             prompt = await self._journal.prompt()
-            messages = _with_note(prompt.messages, prompt.note)
+            messages = prompt.with_note()
             for notice in self._config.notices:
                 await self._journal.notify(notice)
             instructions = self._config.instructions
@@ -335,17 +335,6 @@ def _step_limit_reached(limit: int) -> TurnEnding:
         error_code="step_limit",
         error_message=STEP_LIMIT[limit != 1] % {"limit": limit},
     )
-
-
-def _with_note(messages: Sequence[Message], note: str) -> list[Message]:
-    """Put the note into the last message: in the instructions it would cost the provider's cache of all the others."""
-    if not note:
-        return list(messages)
-    block = TextBlock(text=note)
-    if messages and messages[-1].role == "user":
-        last = messages[-1]
-        return [*messages[:-1], replace(last, content=(block, *last.content))]
-    return [*messages, Message(role="user", content=(block,))]
 
 
 def _block(call: ToolCall, outcome: ToolOutcome) -> ToolResultBlock:

@@ -172,12 +172,7 @@ def enqueue(
     turn = _new_turn(id=uuid4(), user_message=text, source=source, client_id=client_id)
     turn.parent = parent
     with transaction.atomic():
-        conversation = (
-            log.locked(conversation_id)
-            if writer is None
-            else conversation_for(writer, conversation_id, locks=True)
-        )
-        turn.conversation = conversation
+        turn.conversation = conversation = _locked(conversation_id, writer)
         if (known := _sent_before(conversation, client_id)) is not None:
             return Enqueued(turn=known, is_new=False, events=[])
         if replaces is not None:
@@ -187,8 +182,7 @@ def enqueue(
         config = read_config(conversation.agent)
         if writer is not None:
             count_message(writer.pk, now=state.now)
-        if attachments:
-            turn.attachments = _claim(attachments, turn, owner_id=writer and writer.pk)
+            turn.attachments = attached_files.claim(attachments, turn=turn, owner_id=writer.pk)
         _number(turn, config.agent, at=state.now)
         queued = _queued(turn, replaces=replaces)
         if process is not None and parent is None and state.is_idle:
@@ -221,10 +215,10 @@ def claim(conversation_id: UUID, *, process: Process, waits: bool = True) -> Cla
         return None
 
 
-def _claim(ids: Sequence[UUID], turn: Turn, *, owner_id: Any) -> list[AttachmentContent]:
-    return attached_files.claim(
-        ids, conversation_id=turn.conversation_id, turn_id=turn.pk, owner_id=owner_id
-    )
+def _locked(conversation_id: UUID, writer: User | None) -> Conversation:
+    if writer is None:
+        return log.locked(conversation_id)
+    return conversation_for(writer, conversation_id, locks=True)
 
 
 def _number(turn: Turn, agent: Agent, *, at: datetime) -> None:
