@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib.auth.base_user import AbstractBaseUser
-from django.db.models import Q, QuerySet
+from django.db.models import CharField, Q, QuerySet
 from django.db.models.functions import Now
 
 from governance import call_store, recorder
@@ -19,6 +19,7 @@ from governance.core.live_call import LiveCall
 from governance.core.policy import ApprovalRule
 from governance.db_clock import database_now
 from governance.models import Approval
+from governance.prepared_statements import Select, Several
 from governance.sanitize import sanitize_json, sanitize_text
 
 INTERRUPTED = "interrupted"
@@ -149,9 +150,8 @@ def latest_by_call(groups: Iterable[str]) -> dict[tuple[str, str], Approval]:
     return {(row.group, row.call_id): row for row in rows}
 
 
-def open_questions(groups: Iterable[str]) -> list[Approval]:
-    # The order matches no index on purpose: by an indexed order, SQLite would scan every question.
-    return list(_open().filter(group__in=list(groups)).order_by("requested_at", "pk"))
+def open_questions(groups: Collection[str]) -> list[Approval]:
+    return _OPEN_QUESTIONS.all(groups=groups)
 
 
 def questions_of_group(group: str) -> list[Approval]:
@@ -192,6 +192,13 @@ def _remembered(scopes: Collection[str]) -> QuerySet[Approval]:
 
 def _open() -> QuerySet[Approval]:
     return Approval.objects.filter(decision="")
+
+
+_OPEN_QUESTIONS = Select(
+    # The order matches no index on purpose: by an indexed order, SQLite would scan every question.
+    lambda groups: _open().filter(group__in=groups).order_by("requested_at", "pk"),
+    groups=Several(CharField()),
+)
 
 
 def _compare_and_set(question: Approval, **fields: Any) -> bool:

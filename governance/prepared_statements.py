@@ -4,10 +4,10 @@ Building the SQL of a queryset takes Django many times as long as the database t
 source, and the slow path: `queryset()` returns it for values, and it has the same rows. All go to the default database.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from operator import attrgetter
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from django.db.models import AutoField, Expression, Field, Model, QuerySet
 from django.db.models.sql import InsertQuery, UpdateQuery
@@ -55,6 +55,21 @@ def fields_of(model: type[Model], *names: str) -> dict[str, "Field[Any, Any]"]:
     return {name: meta.pk if name == "pk" else meta.get_field(name) for name in names}
 
 
+class Several:
+    """The place of a list of values, as `pk__in` takes it. With an empty list there are no rows."""
+
+    def __init__(self, field: "Field[Any, Any]") -> None:
+        self.field = field
+
+    @staticmethod
+    def name(of: str, number: int) -> str:
+        """Return how one of the values is called."""
+        return f"{of} {number}"
+
+
+Place: TypeAlias = "Field[Any, Any] | Several"
+
+
 class _Compiled:
     """SQL with its parameters: open places, and values that are the same each time."""
 
@@ -85,39 +100,51 @@ class _Compiled:
 class _Statement:
     """One statement with open places: the names and the types of its values."""
 
-    def __init__(self, places: dict[str, "Field[Any, Any]"]) -> None:
+    def __init__(self, places: Mapping[str, Place]) -> None:
         self.places = places
-        self._compiled: dict[str, _Compiled] = {}
+        self._compiled: dict[tuple[str, int], _Compiled] = {}
 
-    def _open(self) -> dict[str, Parameter]:
-        return {name: Parameter(name, field) for name, field in self.places.items()}
+    def _open(self, size: int = 0) -> dict[str, Any]:
+        """Return the parameters; lists have so many each."""
+        return {
+            name: [Parameter(place.name(name, each), place.field) for each in range(size)]
+            if isinstance(place, Several)
+            else Parameter(name, place)
+            for name, place in self.places.items()
+        }
 
-    def _for(self, database: Any) -> _Compiled:
-        compiled = self._compiled.get(database.vendor)
+    def _for(self, database: Any, size: int = 0) -> _Compiled:
+        compiled = self._compiled.get((database.vendor, size))
         if compiled is None:
-            compiled = self._compiled[database.vendor] = self._compile(database)
+            compiled = self._compile(database, size)
+            self._compiled[database.vendor, size] = compiled
         return compiled
 
-    def _compile(self, database: Any) -> _Compiled:
+    def _compile(self, database: Any, size: int) -> _Compiled:
         raise NotImplementedError
 
 
 class Select(_Statement, Generic[R]):
     """A queryset of instances or of tuples; `build` makes it from values, whose types are `places`.
 
-    Instances come with what `select_related` and `annotate` add to them.
+    Instances come with what `select_related` and `annotate` add to them. Its SQL is built once for each length of lists
+    that is a power of two. Shorter lists repeat their last value.
     """
 
-    def __init__(
-        self, build: Callable[..., "QuerySet[Any, R]"], **places: "Field[Any, Any]"
-    ) -> None:
+    def __init__(self, build: Callable[..., "QuerySet[Any, R]"], **places: Place) -> None:
         super().__init__(places)
         self._build = build
         self._readers: dict[str, RowReader] = {}
+        self._lists = [name for name, place in places.items() if isinstance(place, Several)]
 
     def all(self, **values: Any) -> list[R]:
         database = thread_connection()
-        compiled = self._for(database)
+        size = 0
+        if self._lists:
+            if not all(values[name] for name in self._lists):
+                return []
+            size = self._spread(values)
+        compiled = self._for(database, size)
         with database.wrap_database_errors:
             rows = driver_of(database).fetch(compiled.sql, compiled.bind(values))
         read = self._readers[database.vendor]
@@ -127,8 +154,18 @@ class Select(_Statement, Generic[R]):
         rows = self.all(**values)
         return rows[0] if rows else None
 
-    def _compile(self, database: Any) -> _Compiled:
-        queryset = self._build(**self._open())
+    def _spread(self, values: dict[str, Any]) -> int:
+        """Give each value of the lists a name. Return how long all of them are now."""
+        longest = max(len(values[name]) for name in self._lists)
+        size = 1 << (longest - 1).bit_length()
+        for name in self._lists:
+            given = list(values[name])
+            for number, value in enumerate(given + given[-1:] * (size - len(given))):
+                values[Several.name(name, number)] = value
+        return size
+
+    def _compile(self, database: Any, size: int) -> _Compiled:
+        queryset = self._build(**self._open(size))
         compiler = queryset.query.get_compiler(connection=database)
         sql, parameters = compiler.as_sql()
         self._readers[database.vendor] = RowReader(
@@ -166,7 +203,7 @@ class Update(_Statement):
                 return driver.execute(compiled.sql, bound[0])
             return driver.execute_many(compiled.sql, bound)
 
-    def _compile(self, database: Any) -> _Compiled:
+    def _compile(self, database: Any, _size: int) -> _Compiled:
         queryset, changes = self._build(**self._open())
         query: Any = queryset.query.chain(UpdateQuery)
         query.add_update_values(changes)
@@ -252,7 +289,7 @@ class Insert(_Statement, Generic[M]):
             for value, (by_type, prepare) in zip(self._read(row), columns, strict=True)
         ]
 
-    def _compile(self, database: Any) -> _Compiled:
+    def _compile(self, database: Any, _size: int) -> _Compiled:
         return self._compile_insert(database, returning=())
 
     def _compile_returning(self, database: Any) -> _Compiled:

@@ -15,6 +15,7 @@ from governance import call_store
 from governance.bulk_updates import update_each
 from governance.core import calls as core_calls
 from governance.core.calls import (
+    RUNNING_STATUSES,
     CallStatus,
     LateSettlement,
     Progress,
@@ -35,7 +36,6 @@ CallKey = tuple[str, str]  # the group and the id of a call
 UNWATCHED = "unwatched"  # instead of what a body did late: its end cannot be seen
 TAIL_LINES = 6
 _BATCH_SIZE = 500
-_RUNNING = (CallStatus.RUNNING, CallStatus.CANCELLING)
 _GIVEN_UP = (
     CallStatus.TIMED_OUT,
     CallStatus.CANCELLED,
@@ -131,7 +131,7 @@ def record_progress(progress: Mapping[CallKey, Mapping[str, Any]]) -> set[CallKe
     """Store the last progress of calls, by group and id. Return the calls that run."""
     groups, call_ids = {group for group, _ in progress}, {call_id for _, call_id in progress}
     found = ToolCall.objects.filter(
-        group__in=groups, call_id__in=call_ids, status__in=_RUNNING
+        group__in=groups, call_id__in=call_ids, status__in=RUNNING_STATUSES
     ).only("group", "call_id", "progress")
     rows = [row for row in call_store.lock(found) if (row.group, row.call_id) in progress]
     for row in rows:
@@ -151,12 +151,12 @@ def record_deadline(
 ) -> bool:
     """Record new limits of a running call (T9), and append `change` to its list."""
     running = ToolCall.objects.select_for_update().filter(
-        group=group, call_id=call_id, status__in=_RUNNING
+        group=group, call_id=call_id, status__in=RUNNING_STATUSES
     )
     row = running.only("deadline_changes").first()
     if row is None:
         return False
-    moved = ToolCall.objects.filter(pk=row.pk, status__in=_RUNNING).update(
+    moved = ToolCall.objects.filter(pk=row.pk, status__in=RUNNING_STATUSES).update(
         deadline_changes=[*row.deadline_changes, dict(change)],
         timeout_ms=timeout_ms,
         timeout_source=timeout_source,

@@ -1,7 +1,7 @@
 """Reads of governance: calls of groups, the health of a scope, and the tools that are offered."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -9,10 +9,10 @@ from datetime import datetime
 from itertools import starmap
 from typing import Any, NamedTuple
 
-from django.db.models import Count, Expression, Max, Min, QuerySet, Subquery
+from django.db.models import CharField, Count, Expression, Max, Min, QuerySet, Subquery
 
 from governance import tool_reports
-from governance.core.calls import OPEN_STATUSES, CallStatus, ErrorType
+from governance.core.calls import OPEN_STATUSES, RUNNING_STATUSES, CallStatus, ErrorType
 from governance.core.policy import ToolLimits, cap, resolve
 from governance.core.registry import registry
 from governance.core.tools import Tool, estimated_tokens
@@ -20,14 +20,15 @@ from governance.mcp.specs import ServerSpec
 from governance.mcp_servers.store import readable_spec
 from governance.models import DefaultPolicy, McpServer, ToolCall
 from governance.policies import read_policies
-from governance.prepared_statements import Select, fields_of
+from governance.prepared_statements import Select, Several, fields_of
 from governance.sanitize import sanitize_text
 from governance.tool_reports import ReportedTool
 
 # The row of a call, for the types of those who may read it but not import the models.
 CallRow = ToolCall
 
-_BATCH_SIZE = 1_000
+_BATCH_SIZE = 1_024
+_GROUPS = Several(CharField())
 _offered_once: ContextVar["list[list[OfferedTool]] | None"] = ContextVar(
     "offered tools of a request", default=None
 )
@@ -99,14 +100,10 @@ def open_calls_of_groups(groups: Iterable[str]) -> dict[str, list[ToolCall]]:
     return found
 
 
-def running_tools(groups: Iterable[str]) -> dict[str, list[tuple[str, str]]]:
+def running_tools(groups: Collection[str]) -> dict[str, list[tuple[str, str]]]:
     """Return name and title of the tools that are at work in these groups, by group and in call order."""
-    at_work = (CallStatus.RUNNING, CallStatus.CANCELLING)
-    rows = ToolCall.objects.filter(group__in=list(groups), status__in=at_work)
     found: dict[str, list[tuple[str, str]]] = {}
-    for group, name, title in rows.order_by("step", "position", "pk").values_list(
-        "group", "tool_name", "tool_title"
-    ):
+    for group, name, title in _RUNNING_TOOLS.all(groups=groups):
         found.setdefault(group, []).append((name, title))
     return found
 
@@ -116,33 +113,36 @@ def open_tool_names(group: str) -> list[str]:
     return [name for (name,) in _OPEN_TOOL_NAMES.all(group=group)]
 
 
-_OPEN_TOOL_NAMES = Select(
-    lambda group: (
-        ToolCall.objects.filter(group=group, status__in=OPEN_STATUSES)
-        .order_by("step", "position", "pk")
-        .values_list("tool_name")
+def _calls(*names: str, **wanted: Any) -> QuerySet[ToolCall, Any]:
+    return ToolCall.objects.filter(**wanted).order_by("step", "position", "pk").values_list(*names)
+
+
+_RUNNING_TOOLS = Select(
+    lambda groups: _calls(
+        "group", "tool_name", "tool_title", group__in=groups, status__in=RUNNING_STATUSES
     ),
+    groups=_GROUPS,
+)
+_OPEN_TOOL_NAMES = Select(
+    lambda group: _calls("tool_name", group=group, status__in=OPEN_STATUSES),
     **fields_of(ToolCall, "group"),
 )
 
 
-def _results(**of: Any) -> QuerySet[ToolCall, Any]:
-    rows = ToolCall.objects.filter(**of).exclude(status__in=OPEN_STATUSES).order_by()
-    return rows.values_list(*CallResult._fields)
-
-
-_RESULTS = Select(_results, **fields_of(ToolCall, "group"))
+_RESULTS = Select(
+    lambda groups: (
+        _calls(*CallResult._fields, group__in=groups).exclude(status__in=OPEN_STATUSES).order_by()
+    ),
+    groups=_GROUPS,
+)
 
 
 def results_of_groups(groups: Iterable[str]) -> Iterator[CallResult]:
     """Yield the results of the ended calls of several groups, unordered and in batches."""
     wanted = list(groups)
-    if len(wanted) == 1:  # of the last turn, which the next one reads
-        yield from starmap(CallResult, _RESULTS.all(group=wanted[0]))
-        return
     for start in range(0, len(wanted), _BATCH_SIZE):
-        rows = _results(group__in=wanted[start : start + _BATCH_SIZE])
-        yield from starmap(CallResult, rows)
+        batch = wanted[start : start + _BATCH_SIZE]
+        yield from starmap(CallResult, _RESULTS.all(groups=batch))
 
 
 def call(group: str, call_id: str) -> ToolCall:

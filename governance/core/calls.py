@@ -38,6 +38,7 @@ _OPEN = frozenset(
     {CallStatus.PENDING, CallStatus.AWAITING_APPROVAL, CallStatus.RUNNING, CallStatus.CANCELLING}
 )
 OPEN_STATUSES = tuple(sorted(_OPEN))
+RUNNING_STATUSES = (CallStatus.RUNNING, CallStatus.CANCELLING)
 _ENDED_RUNNING = frozenset(
     {
         CallStatus.SUCCEEDED,

@@ -2,7 +2,13 @@
 
 from governance.core import model_messages
 from governance.core.approvals import Decision, Verdict
-from governance.core.calls import CallStatus, Disposition, ErrorType, ToolOutcome
+from governance.core.calls import (
+    RUNNING_STATUSES,
+    CallStatus,
+    Disposition,
+    ErrorType,
+    ToolOutcome,
+)
 from governance.core.cancellation import Cancellation, Cancelled
 from governance.core.exceptions import ApprovalExpired, ToolCallDenied
 
@@ -21,7 +27,7 @@ def unfinished_outcome(
     `by` is the request that ended it. Without one, `lost` is a clause on how its process was lost; empty = it was
     not. `decision` ends its question, which was open for `waited` seconds.
     """
-    if status in (CallStatus.RUNNING, CallStatus.CANCELLING):
+    if status in RUNNING_STATUSES:
         return cancelled_outcome(tool_name, by) if by else _interrupted(tool_name, lost)
     if decision and decision.verdict is Verdict.DENIED:
         return _denied(tool_name, decision.reason)

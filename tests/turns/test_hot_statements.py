@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from governance.core.calls import CallStatus
 from governance.models import McpServer
-from governance.prepared_statements import Insert, Select, Update
+from governance.prepared_statements import Insert, Select, Several, Update
 from tests.turns.row_factory import RowFactory, make_process, said, use
 from tests.turns.slow_path import prepared_statements, slow_statements
 from turns.core.events import TurnError
@@ -116,6 +116,8 @@ def outcome(run: Callable[[], Any], *, model: Any) -> tuple[Any, list[str]]:
 
 def values_of(field: Any, name: str) -> "st.SearchStrategy[Any]":
     """Values of a place: such as there are in the database, and others of their type."""
+    if isinstance(field, Several):
+        return st.lists(values_of(field.field, name), max_size=5)
     known: list[Any] = []
     if hasattr(field, "model"):
         known = list(field.model._base_manager.values_list(field.attname, flat=True))

@@ -13,13 +13,14 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib.auth import get_user_model
-from django.db.models import Exists, OuterRef, Q, Subquery
+from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery, UUIDField
 from django.utils import timezone
 
 from governance import approval_store
 from governance import selectors as governance_selectors
 from governance.approval_store import ApprovalRow
 from governance.db import run_in_query_thread
+from governance.prepared_statements import Select, Several
 from turns.calls import approvals
 from turns.core.turns import ACTIVE_STATUSES, TurnStatus
 from turns.core.wire import BackgroundWork, SubAgentQuestion
@@ -95,7 +96,7 @@ class Overview:
 
 def read(*, owners: Collection[Any] = (), conversations: Collection[UUID] = ()) -> Overview:
     """Return the marks of some owners, and what is asked below some conversations; the caller has checked who asks."""
-    latest = {row.owner_id: row for row in _latest(owners)}
+    latest = {row.owner_id: row for row in _LATEST.all(owners=owners)}
     edited = {owner_id: row.list_edited_at for owner_id, row in latest.items()}
     overview = Overview(latest=latest, edited=edited)
     lines = _Lines({*owners, *_owners_of(conversations)})
@@ -151,22 +152,18 @@ def _at_work(turn: Turn, *, tools_running: int) -> StatusMark:
 
 def _owners_of(conversations: Collection[UUID]) -> Iterable[Any]:
     """Whose these conversations are, and all that is done for them: a sub-agent's conversation has the owner of its family."""
-    return Conversation.objects.filter(pk__in=conversations).values_list("owner", flat=True)
+    return [owner_id for (owner_id,) in _OWNERS.all(conversations=conversations)]
 
 
 class _Lines:
     """The turns of some owners that wait or run, each with those that it works for."""
 
     def __init__(self, owners: Collection[Any]) -> None:
-        # Not by a join, which SQLite would begin with all that the owners have ever said.
-        ours = Conversation.objects.filter(
-            pk=OuterRef("conversation"), owner__in=owners, deleted_at=None
-        )
-        self.active = _turns(Q(Exists(ours), status__in=ACTIVE_STATUSES))
+        self.active = _ACTIVE.all(owners=owners)
         self._known: dict[UUID | None, Turn] = {turn.pk: turn for turn in self.active}
         above = self.active
         while missing := {turn.parent_id for turn in above} - {None, *self._known}:
-            above = _turns(Q(pk__in=missing))
+            above = _ABOVE.all(turns=missing)
             self._known |= {turn.pk: turn for turn in above}
 
     def of(self, turn: Turn) -> Sequence[Turn]:
@@ -182,18 +179,23 @@ class _Lines:
         return self.of(turn) if turn and turn.status == TurnStatus.RUNNING else ()
 
 
-def _turns(wanted: Q) -> list[Turn]:
-    rows = Turn.objects.filter(wanted).select_related("conversation")
-    return list(rows.only(*_SHOWN))
+def _turns(wanted: Q) -> "QuerySet[Turn]":
+    return Turn.objects.filter(wanted).select_related("conversation").only(*_SHOWN)
 
 
-def _latest(owners: Collection[Any]) -> Iterable[Any]:
+def _active(owners: Any) -> "QuerySet[Turn]":
+    # Not by a join, which SQLite would begin with all that the owners have ever said.
+    ours = Conversation.objects.filter(
+        pk=OuterRef("conversation"), owner__pk__in=owners, deleted_at=None
+    )
+    return _turns(Q(Exists(ours), status__in=ACTIVE_STATUSES))
+
+
+def _latest(owners: Any) -> "QuerySet[Any]":
     """The conversation of each owner in which something has happened last, and when one was edited last.
 
     Two looks into an index for each.
     """
-    if not owners:
-        return ()
     own = Conversation.objects.filter(owner=OuterRef("pk"), parent=None, deleted_at=None)
     people = get_user_model()._default_manager.filter(pk__in=owners).order_by()
     latest = people.values_list(Subquery(own.order_by("-updated_at").values("pk")[:1]))
@@ -208,17 +210,41 @@ def _left_behind(owners: Collection[Any]) -> Iterable[tuple[Conversation, Conver
     if not owners:
         return
     # Chosen here, since there are few of both; by owner a database would read all that theirs have ever been.
-    parked = Conversation.objects.filter(parked_at__isnull=False, deleted_at=None).order_by()
-    for row in parked.only("owner", "parent"):
+    for row in _PARKED.all():
         if row.owner_id in owners and row.parent_id is None:
             yield row, ConversationStatus.PARKED
-    interrupted = Turn.objects.filter(status=TurnStatus.INTERRUPTED).select_related("conversation")
-    interrupted = interrupted.only("number", *(f"conversation__{name}" for name in _PLACE))
-    for turn in interrupted.order_by("-queued_at")[:MOST_INTERRUPTED]:
+    for turn in _INTERRUPTED.all():
         row = turn.conversation
         is_at_rest = row.parent_id is None and row.parked_at is None and row.deleted_at is None
         if row.owner_id in owners and is_at_rest and turn.number == row.last_number:
             yield row, ConversationStatus.INTERRUPTED
+
+
+_OWNER = Conversation._meta.get_field("owner")
+_LATEST = Select(_latest, owners=Several(_OWNER))
+_OWNERS = Select(
+    lambda conversations: (
+        Conversation.objects.filter(pk__in=conversations).order_by().values_list("owner")
+    ),
+    conversations=Several(UUIDField()),
+)
+_ACTIVE = Select(_active, owners=Several(_OWNER))
+_ABOVE = Select(lambda turns: _turns(Q(pk__in=turns)), turns=Several(UUIDField()))
+_PARKED = Select(
+    lambda: (
+        Conversation.objects.filter(parked_at__isnull=False, deleted_at=None)
+        .order_by()
+        .only("owner", "parent")
+    )
+)
+_INTERRUPTED = Select(
+    lambda: (
+        Turn.objects.filter(status=TurnStatus.INTERRUPTED)
+        .select_related("conversation")
+        .only("number", *(f"conversation__{name}" for name in _PLACE))
+        .order_by("-queued_at")[:MOST_INTERRUPTED]
+    )
+)
 
 
 def _described(

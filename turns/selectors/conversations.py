@@ -196,11 +196,7 @@ def last_seq(*, conversation_id: UUID) -> int:
     return log.last_seq(conversation_id)
 
 
-@run_in_query_thread
-def last_seqs(*, conversation_ids: Iterable[UUID]) -> dict[UUID, int]:
-    """Return the numbers of the last events of several conversations; the caller has checked who asks."""
-    rows = Conversation.objects.filter(pk__in=conversation_ids)
-    return dict(rows.values_list("pk", "last_seq"))
+last_seqs = run_in_query_thread(log.last_seqs)
 
 
 @run_in_query_thread
