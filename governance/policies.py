@@ -19,6 +19,7 @@ from governance.core.tools import Tool
 from governance.db import run_in_db_thread, run_in_query_thread
 from governance.db_clock import database_now
 from governance.models import DefaultPolicy, PolicyChange, ToolPolicy
+from governance.prepared_statements import Select
 from governance.signals import policy_changed
 
 logger = logging.getLogger(__name__)
@@ -143,6 +144,9 @@ def _last_edits() -> dict[str, Edit]:
     }
 
 
+_VERSION = Select(lambda: DefaultPolicy.objects.order_by("pk").values_list("version", Now())[:1])
+
+
 class DatabasePolicySource:
     """The executor's `PolicySource`: answers from memory and follows the database.
 
@@ -192,7 +196,7 @@ class DatabasePolicySource:
     def refresh(self) -> bool:
         """Load the limits if their version moved, or a temporary one is over. Return whether that was so."""
         known = self._policies
-        version, now = DefaultPolicy.objects.values_list("version", Now()).first() or (0, None)
+        version, now = _VERSION.first() or (0, None)
         is_over = bool(known and known.next_end and now and known.next_end <= now)
         if known is not None and known.version == version and not is_over:
             return False

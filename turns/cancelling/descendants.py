@@ -12,6 +12,7 @@ from django.db import DatabaseError, transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from governance import Cancellation, CancelReason
+from governance.prepared_statements import Select
 from turns.cancelling import cancel_requests
 from turns.core.turns import ACTIVE_STATUSES, TurnStatus
 from turns.events import log
@@ -19,6 +20,8 @@ from turns.events.notifications import Notifications
 from turns.models import CancelRequest, Conversation, Turn
 
 logger = logging.getLogger(__name__)
+
+MOST_AT_ONCE = 100  # what is left waits for the next sweep
 
 CUT_OFF = (  # how a turn ends that takes its descendants with it, and how it looks before
     TurnStatus.CANCELLING,
@@ -76,14 +79,21 @@ def ask_for_report(turns: "QuerySet[Turn, Turn]", cancellation: Cancellation) ->
     return notifications
 
 
-def complete(*, limit: int = 100) -> Notifications:
-    """Store the requests that a cascade could not. They are for what is not over although what is above it was cut off."""
+def _missed() -> "QuerySet[Turn]":
     asked = CancelRequest.objects.filter(turn=OuterRef("pk"), tool_id="", mode="now")
     missed = Turn.objects.filter(
         BELOW_CUT_OFF, ~Exists(asked), status__in=ACTIVE_STATUSES, parent__isnull=False
     )
+    return missed.order_by("queued_at", "pk")[:MOST_AT_ONCE]
+
+
+_MISSED = Select(_missed)
+
+
+def complete() -> Notifications:
+    """Store the requests that a cascade could not. They are for what is not over although what is above it was cut off."""
     notifications = Notifications()
-    for turn in missed.order_by("queued_at", "pk")[:limit]:
+    for turn in _MISSED.all():
         with transaction.atomic():
             notifications.add(
                 cancel_with_descendants(turn, Cancellation(reason=CancelReason.PARENT))

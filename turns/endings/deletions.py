@@ -14,13 +14,14 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from django.db import transaction
-from django.db.models import Case, Model, QuerySet, Value, When
+from django.db.models import Case, Model, QuerySet, UUIDField, Value, When
 from django.db.models.functions import Coalesce
 from django.utils.translation import gettext as _
 
 from governance import Cancellation, CancelReason, CancelSource, recorder
 from governance.db import run_in_db_thread, run_in_query_thread
 from governance.db_clock import database_now
+from governance.prepared_statements import Select
 from governance.runtime import remove_workspace, workspace_of
 from turns.attachments import rows as attachments
 from turns.attachments.threads import in_storage_thread
@@ -178,9 +179,16 @@ async def remove_left_behind(turn_id: UUID, workspace: Path) -> None:
 @run_in_db_thread
 def _due() -> list[UUID]:
     """Some deleted conversations. Some cannot be emptied yet, so each look begins with another one."""
+    return [pk for (pk,) in _DUE.all(first=uuid4())[:AT_ONCE]]
+
+
+def _all_due(first: Any, most: int = AT_ONCE) -> "QuerySet[Conversation, Any]":
     due = Conversation.objects.filter(deleted_at__isnull=False, emptied_at=None, parent=None)
-    first = Case(When(pk__gte=uuid4(), then=0), default=1)
-    return list(due.order_by(first, "pk").values_list("pk", flat=True)[:AT_ONCE])
+    is_behind = Case(When(pk__gte=first, then=0), default=1)
+    return due.order_by(is_behind, "pk").values_list("pk")[:most]
+
+
+_DUE = Select(_all_due, first=UUIDField())
 
 
 @run_in_db_thread

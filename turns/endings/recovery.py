@@ -7,12 +7,14 @@ import logging
 from collections.abc import Callable, Collection, Iterable
 from datetime import timedelta
 from itertools import count
+from typing import Any
 from uuid import UUID
 
-from django.db.models import Q, QuerySet
+from django.db.models import Q, QuerySet, UUIDField
 
 from governance import Cancellation, CancelReason
 from governance.db_clock import now_minus
+from governance.prepared_statements import Select
 from turns.calls import late_settlements
 from turns.cancelling import descendants
 from turns.core.turns import LIVE_STATUSES, TurnEnding, TurnStatus, ending_of
@@ -52,7 +54,7 @@ def end_lost(process: Process, live: Collection[UUID]) -> Notifications:
     That happens where a commit came through and its answer did not. A turn that was claimed a moment ago may not be in
     `live` yet, so it is left alone.
     """
-    lost = _live_of(process).filter(started_at__lt=now_minus(CLAIM_GRACE)).exclude(pk__in=live)
+    lost = [turn for turn in _OWNED.all(process=process.pk) if turn.pk not in live]
     return _end(lost, "A turn was lost by its owner")
 
 
@@ -92,14 +94,31 @@ def complete_endings() -> Notifications:
 def end_orphaned() -> Notifications:
     """End the turns whose owner is dead."""
     end_dead()
-    without_owner = Turn.objects.filter(
-        Q(owner=None) | Q(owner__ended_at__isnull=False), status__in=LIVE_STATUSES
-    )
-    return _end(without_owner, "A turn was interrupted: its process is gone")
+    return _end(_WITHOUT_OWNER.all(), "A turn was interrupted: its process is gone")
 
 
-def _live_of(process: Process) -> "QuerySet[Turn]":
+def _live_of(process: Any) -> "QuerySet[Turn]":
     return Turn.objects.filter(owner=process, status__in=LIVE_STATUSES, ended_at=None)
+
+
+_OWNED = Select(
+    lambda process: (
+        _live_of(process)
+        .filter(started_at__lt=now_minus(CLAIM_GRACE))
+        .only("epoch")
+        .order_by("queued_at", "pk")
+    ),
+    process=UUIDField(),
+)
+_WITHOUT_OWNER = Select(
+    lambda: (
+        Turn.objects.filter(
+            Q(owner=None) | Q(owner__ended_at__isnull=False), status__in=LIVE_STATUSES
+        )
+        .only("epoch")
+        .order_by("queued_at", "pk")
+    )
+)
 
 
 def _end(turns: Iterable[Turn], complaint: str) -> Notifications:

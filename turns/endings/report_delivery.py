@@ -21,6 +21,8 @@ from turns.models import CancelRequest, Conversation, Turn
 from turns.queueing import queue, turn_tree
 from turns.storage.conversation_tree import parent_id_of
 
+MOST_AT_ONCE = 100  # what is left waits for the next sweep
+
 
 def enqueue_due_after(turn_id: UUID) -> tuple[list[log.Batch], bool]:
     """Queue what carries the reports that are due since a turn has ended.
@@ -38,17 +40,15 @@ def enqueue_due_after(turn_id: UUID) -> tuple[list[log.Batch], bool]:
     return batches, others_wait
 
 
-def enqueue_report_turns(*, limit: int = 100) -> list[log.Batch]:
+def enqueue_report_turns(*, limit: int = MOST_AT_ONCE) -> list[log.Batch]:
     """Queue what carries the reports that somebody has left behind who should have.
 
     Those that have to wait for a person are not even looked at. They may be many, and wait for ever. Some of them
     cannot be delivered yet: an agent is gone, a queue is full, or somebody writes there. So each run begins with another one.
     """
-    first = Case(When(parent__conversation__gte=uuid4(), then=0), default=1)
-    places = _left_behind().order_by(first, "parent__conversation_id")
     return [
         batch
-        for (pk,) in places.values_list("parent__conversation_id").distinct()[:limit]
+        for pk, _is_before in _LEFT_BEHIND.all(first=uuid4())[:limit]
         if (batch := enqueue_report_turn(pk, waits=False)) is not None
     ]
 
@@ -130,6 +130,16 @@ _PLACE = Select(
         )
     ),
     turn_id=UUIDField(),
+)
+_LEFT_BEHIND = Select(
+    lambda first: (
+        _left_behind()
+        .annotate(is_before=Case(When(parent__conversation__pk__gte=first, then=0), default=1))
+        .order_by("is_before", "parent__conversation_id")
+        .values_list("parent__conversation_id", "is_before")
+        .distinct()[:MOST_AT_ONCE]
+    ),
+    first=UUIDField(),
 )
 _FIRST_REPORT = Select(
     lambda conversation_id: undelivered(conversation_id).values_list("pk")[:1],

@@ -89,8 +89,16 @@ _OF_TURN = Select(
 
 def overdue() -> list[int]:
     """Return the answers that nobody has given although all has ended for a while: who should have, has gone."""
-    left = Acknowledgement.objects.filter(at=None, request__settled_at__lt=now_minus(LEFT_AFTER))
-    return list(left.order_by().values_list("pk", flat=True)[:AT_ONCE])
+    return [pk for (pk,) in _OVERDUE.all()]
+
+
+_OVERDUE = Select(
+    lambda: (
+        Acknowledgement.objects.filter(at=None, request__settled_at__lt=now_minus(LEFT_AFTER))
+        .order_by()
+        .values_list("pk")[:AT_ONCE]
+    )
+)
 
 
 def begin(answers: Iterable[int]) -> None:

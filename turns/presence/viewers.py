@@ -15,6 +15,7 @@ from django.db.models import Exists, OuterRef, QuerySet
 from django.db.models.functions import Now
 
 from governance import Cancellation, CancelReason, CancelSource
+from governance.prepared_statements import Select, fields_of
 from turns.cancelling import cancel_requests
 from turns.core.turns import ACTIVE_STATUSES
 from turns.events import log
@@ -65,7 +66,7 @@ def reconcile(process: Process, present: Mapping[str, UUID]) -> Notifications:
 
     This and what follows never wait for a conversation that somebody is writing: the next round comes.
     """
-    rows = dict(Viewer.objects.filter(process=process).values_list("key", "conversation_id"))
+    rows = dict(_OF_PROCESS.all(process=process.pk))
     notifications = Notifications()
     for key in rows.keys() - present.keys():
         # How it went was lost: it may come back.
@@ -84,20 +85,32 @@ def forget_lost() -> None:
     Only for a process that serves sockets: while none does, nobody can come back.
     """
     end_dead()
-    lost = Viewer.objects.filter(process__ended_at__isnull=False).select_related("conversation")
-    for conversation in {viewer.conversation for viewer in lost}:
+    for conversation in {viewer.conversation for viewer in _LOST.all()}:
         with suppress(ConversationNotFound), transaction.atomic():
             top = log.locked(_top_of(conversation), waits=False)
-            lost.filter(conversation=conversation).delete()
+            _lost().filter(conversation=conversation).delete()
             _is_left(top)
+
+
+def _lost() -> "QuerySet[Viewer]":
+    return Viewer.objects.filter(process__ended_at__isnull=False).select_related("conversation")
+
+
+_LOST = Select(_lost)
+_OF_PROCESS = Select(
+    lambda process: (
+        Viewer.objects.filter(process=process).order_by().values_list("key", "conversation_id")
+    ),
+    **fields_of(Viewer, "process"),
+)
 
 
 def end_overdue() -> Notifications:
     """Cancel the turns that nobody has come back to for longer than the policy allows; each is cancelled once."""
-    unattended = Conversation.objects.filter(unattended_since__isnull=False)
     notifications = Notifications()
-    if not unattended.exists():
+    if not _FIRST_UNATTENDED.all():
         return notifications
+    unattended = _unattended()
     _forget_idle(unattended)
     grace = disconnects.grace_period(disconnects.read())
     if grace is None:
@@ -109,6 +122,13 @@ def end_overdue() -> Notifications:
             if overdue.filter(pk=pk).exists():  # nobody has come back before the row was ours
                 notifications.add(_cancel(top, waits=False))
     return notifications
+
+
+def _unattended() -> "QuerySet[Conversation]":
+    return Conversation.objects.filter(unattended_since__isnull=False)
+
+
+_FIRST_UNATTENDED = Select(lambda: _unattended().order_by().values_list("pk")[:1])
 
 
 def _forget_idle(unattended: QuerySet[Conversation]) -> None:

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 from django.db import connection, transaction
 from django.db.models import Q, QuerySet
@@ -14,6 +15,7 @@ from django.db.models.functions import Now
 from governance import runtime
 from governance.db_clock import now_minus
 from governance.policy_reports import PolicyReport
+from governance.prepared_statements import Select
 from turns.conf import app_settings
 from turns.models import Process
 
@@ -104,12 +106,25 @@ def end_dead() -> int:
     them. Several processes may look at once.
     """
     ended = 0
-    for process in _doubtful():
+    for process in _REGISTERED.all():
+        is_gone = is_here(process) and not has_its_pid(process)
+        if not is_gone and not is_stale(process, process.now):
+            continue
         of_process = Process.objects.filter(pk=process.pk, ended_at=None)
-        if not is_here(process) or has_its_pid(process):
+        if not is_gone:  # it may have renewed its lease since
             of_process = of_process.filter(_lease_has_run_out())
         ended += of_process.update(ended_at=Now())
     return ended
+
+
+_REGISTERED: "Select[Any]" = Select(
+    lambda: (
+        Process.objects.filter(ended_at=None)
+        .only("pid", "pid_namespace", "boot_id", "start_ticks", "seen_at")
+        .annotate(now=Now())
+        .order_by()
+    )
+)
 
 
 def is_here(process: Process) -> bool:
@@ -129,12 +144,6 @@ def has_its_pid(process: Process) -> bool:
         return False
     found = start_ticks(process.pid)
     return found == process.start_ticks or (found >= 0 and 0 in (found, process.start_ticks))
-
-
-def _doubtful() -> QuerySet[Process]:
-    """The processes that may be dead: those that may be of this host, and those whose lease has run out."""
-    registered = Process.objects.filter(ended_at=None).order_by()
-    return registered.filter(Q(pid_namespace=pid_namespace()) | _lease_has_run_out())
 
 
 def _lease_has_run_out() -> Q:

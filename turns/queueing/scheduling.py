@@ -29,6 +29,7 @@ from turns.queueing.dispatchers import get_dispatcher
 logger = logging.getLogger(__name__)
 
 DISPATCH_TIMEOUT = timedelta(seconds=5)
+MOST_AT_ONCE = 100  # what is left waits for the next sweep
 CANDIDATES = 20  # that one claim tries: others may be faster with the first ones
 
 WAITING = Select(
@@ -95,20 +96,32 @@ def in_order(waiting: Iterable[tuple[UUID, Any]], *, at_work: Mapping[Any, int])
     return [conversation_id for _count, conversation_id in places]
 
 
-def dispatch_again(*, limit: int = 100) -> int:
+def _undispatched() -> Q:
+    return Q(dispatched_at=None) | Q(dispatched_at__lt=now_minus(DISPATCH_TIMEOUT))
+
+
+_OVERDUE = Select(
+    lambda: (
+        queue.startable()
+        .filter(_undispatched())
+        .order_by("queued_at")
+        .values_list("pk", "conversation_id")[:MOST_AT_ONCE]
+    )
+)
+
+
+def dispatch_again() -> int:
     """Dispatch queued turns that nobody has claimed for a while, in whatever process; return how many.
 
     The database's clock decides; of several processes one does it.
     """
-    undispatched = Q(dispatched_at=None) | Q(dispatched_at__lt=now_minus(DISPATCH_TIMEOUT))
-    overdue = queue.startable().filter(undispatched).order_by("queued_at")
     count = 0
-    for turn in overdue.only("conversation_id")[:limit]:
+    for turn_id, conversation_id in _OVERDUE.all():
         with transaction.atomic():
             # Not by the moment that was read: SQLite keeps one of its own clock in a form that equals no bound one.
-            unclaimed = Turn.objects.filter(undispatched, pk=turn.pk, status=TurnStatus.QUEUED)
+            unclaimed = Turn.objects.filter(_undispatched(), pk=turn_id, status=TurnStatus.QUEUED)
             if unclaimed.update(dispatched_at=Now()):
-                get_dispatcher().dispatch(turn.conversation_id, turn.pk)
+                get_dispatcher().dispatch(conversation_id, turn_id)
                 count += 1
     return count
 

@@ -74,12 +74,13 @@ async def test_a_turn_that_nobody_claims_is_dispatched_again_after_a_while(
 
 
 async def test_a_turn_that_nobody_ever_claims_is_dispatched_again_and_again(
-    chat: ChatDriver, waking: Waking, monkeypatch: pytest.MonkeyPatch
+    chat: ChatDriver, waking: Waking
 ):
-    await in_database(lambda: enqueue(chat.id))
-    # To age the row would write its moment in another form.
-    monkeypatch.setattr(scheduling, "DISPATCH_TIMEOUT", -timedelta(minutes=1))
-    assert [await in_database(scheduling.dispatch_again) for _ in range(3)] == [1, 1, 1]
+    turn = await in_database(lambda: enqueue(chat.id))
+    old = Now() - scheduling.DISPATCH_TIMEOUT - timedelta(seconds=1)
+    for _ in range(3):
+        await in_database(lambda: Turn.objects.filter(pk=turn.pk).update(dispatched_at=old))
+        assert await in_database(scheduling.dispatch_again) == 1
 
 
 async def test_what_waits_behind_a_live_turn_is_not_dispatched_again(
