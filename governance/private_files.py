@@ -9,6 +9,16 @@ from pathlib import Path
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
+def is_private_directory(path: Path) -> bool:
+    """Return whether there is a directory, and no link to one, that only we may use."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return False
+    is_ours = status.st_uid == os.geteuid() and not status.st_mode & _OTHERS
+    return is_ours and stat.S_ISDIR(status.st_mode)
+
+
 def make_directory(path: Path) -> None:
     """Make the directory and its missing parents; an existing one becomes private. Raise `OSError`."""
     missing = []

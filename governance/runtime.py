@@ -25,7 +25,12 @@ from governance.db import run_in_db_thread
 from governance.mcp_servers import runtime as mcp_servers
 from governance.per_loop import PerLoop
 from governance.policies import DatabasePolicySource
-from governance.private_files import make_directory, remove_directory, restrict
+from governance.private_files import (
+    is_private_directory,
+    make_directory,
+    remove_directory,
+    restrict,
+)
 from governance.site_limits import log_limits
 from governance.toolbox.workspace import usable, workspace_at
 
@@ -121,10 +126,8 @@ def make_workspace(path: Path) -> None:
     """
     root = Path(app_settings.WORKSPACE_ROOT)
     restrict(root)
-    if path.parent == root:
-        with suppress(FileExistsError, FileNotFoundError):
-            path.mkdir(mode=0o700)
-            return  # it is new, so there is no link in its place, and it is private
+    if path.parent == root and is_private_directory(path):
+        return
     workspace = workspace_at(path, within=root)
     make_directory(workspace.top)
     with workspace.open_directory((), create=True):

@@ -81,3 +81,16 @@ def test_a_file_in_the_way_is_an_error(tmp_path):
     (tmp_path / "var").write_text("x")
     with pytest.raises(FileExistsError):
         private_files.make_directory(tmp_path / "var")
+
+
+def test_a_directory_is_private_if_it_is_no_link_and_no_one_else_may_use_it(tmp_path):
+    ours, others, link = tmp_path / "ours", tmp_path / "others", tmp_path / "link"
+    ours.mkdir(mode=0o700)
+    others.mkdir()
+    others.chmod(0o710)
+    link.symlink_to(ours)
+    places = (ours, others, link, tmp_path / "missing", Path(__file__))
+    assert [private_files.is_private_directory(place) for place in places] == [
+        True,
+        *[False] * 4,
+    ]
