@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from uuid import UUID, uuid4
 
 from django.db import IntegrityError
+from django.utils.translation import get_language, override
 from django.utils.translation import gettext as _
 
 from governance import CancelSource, checkpoint, is_cancel_intent
-from governance.db import run_in_db_thread
+from governance.db import run_in_db_thread, run_in_db_thread_plainly
 from governance.sanitize import sanitize_line, sanitize_text
 from turns.agents.lookup import find_agent
 from turns.cancelling import commands
@@ -121,7 +122,9 @@ async def _enqueue_here(
     reserved, claimed = here.reserve(conversation_id), None
     try:
         process = here.process if reserved is not None else None
-        enqueued = await _enqueue(user, conversation_id, message, process=process)
+        enqueued = await _enqueue(
+            user, conversation_id, message, process=process, language=get_language()
+        )
         checkpoint("after_enqueue")
         if (claimed := enqueued.claimed) is not None:
             checkpoint("after_claim")
@@ -286,22 +289,27 @@ def _turn_meant(
     return (turn.pk, None) if turn else None
 
 
-@run_in_db_thread
+@run_in_db_thread_plainly
 def _enqueue(
-    user: User, conversation_id: UUID, message: _Message, *, process: Process | None
+    user: User,
+    conversation_id: UUID,
+    message: _Message,
+    *,
+    process: Process | None,
+    language: str | None,
 ) -> queue.Enqueued:
-    _check_message(message)
-    text = message.text
-    return queue.enqueue(
-        conversation_id,
-        text=sanitize_text(text) if text.strip() else FILES_ALONE,
-        source=message.source,
-        client_id=message.client_id,
-        writer=user,
-        process=process,
-        replaces=message.replaces,
-        attachments=message.attachments,
-    )
+    with override(language):  # for an error, which the writer reads
+        _check_message(message)
+        return queue.enqueue(
+            conversation_id,
+            text=sanitize_text(message.text) if message.text.strip() else FILES_ALONE,
+            source=message.source,
+            client_id=message.client_id,
+            writer=user,
+            process=process,
+            replaces=message.replaces,
+            attachments=message.attachments,
+        )
 
 
 def _check_message(message: _Message) -> None:
