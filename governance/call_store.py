@@ -133,11 +133,16 @@ def lock(rows: QuerySet[ToolCall]) -> list[ToolCall]:
     return list(rows.select_for_update().order_by("step", "position"))
 
 
-def write_start(rows: Sequence[ToolCall], calls: Mapping[str, LiveCall]) -> None:
-    """Write that these calls are about to run, with the limits they run under."""
+def set_started(rows: Sequence[ToolCall], calls: Mapping[str, LiveCall]) -> None:
+    """Let the rows say that these calls are about to run, with the limits they run under."""
     at = timezone.now()
     for row in rows:
         _set(row, _started(calls[row.call_id], at=at))
+
+
+def write_start(rows: Sequence[ToolCall], calls: Mapping[str, LiveCall]) -> None:
+    """Write that these calls are about to run."""
+    set_started(rows, calls)
     update_each(rows, _STARTED)
 
 

@@ -63,7 +63,7 @@ async def test_a_turn_of_three_calls(asked: Asked, chat: ChatDriver):
         asked.reset()
         assert (await chat.run()).status == "completed"
         await all_is_quiet()
-    asked.assert_at_most(32 + locks(4), 4)  # two statements are the test's own
+    asked.assert_at_most(30 + locks(3), 4)  # two statements are the test's own
 
 
 async def test_a_cancel_of_a_turn_that_runs_a_call(asked: Asked, chat: ChatDriver):

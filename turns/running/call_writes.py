@@ -5,7 +5,15 @@
 
 from collections.abc import Sequence
 
-from governance import DeadlineChange, LiveCall, Obstacle, ToolOutcome, recorder
+from governance import (
+    DeadlineChange,
+    LiveCall,
+    Obstacle,
+    ToolCall,
+    ToolOutcome,
+    call_store,
+    recorder,
+)
 from governance.durations import limit_ms
 from governance.selectors import CallRow
 from turns.calls.serializers import queued_event, result_events, start_event
@@ -27,6 +35,22 @@ def note_queued(turn: Turn, items: Sequence[tuple[LiveCall, Obstacle]]) -> Event
     return [queued_event(row) for row in rows]
 
 
+def insert_calls(turn: Turn, calls: Sequence[ToolCall], *, step: int) -> Held:
+    """Store the calls of a step. Those whose starts are written with it are stored as running.
+
+    `batch` are the items of this write by their changes, and `begun` the rows of the calls that have begun with it.
+    """
+    starting: dict[str, LiveCall] = {}
+    if turn.status != TurnStatus.CANCELLING and not has_requests(turn):
+        starting = {call.id: call for call, _ in getattr(turn, "batch", {}).get(start_calls, ())}
+    rows = call_store.pending_rows(calls, group=str(turn.pk), step=step)
+    call_store.set_started([row for row in rows if row.call_id in starting], starting)
+    call_store.INSERT.many(rows)
+    held = {row.call_id: row for row in rows}
+    vars(turn)["begun"] = {call_id: held[call_id] for call_id in starting.keys() & held.keys()}
+    return held
+
+
 def start_calls(turn: Turn, items: Sequence[tuple[LiveCall, Held]]) -> Events:
     """Store that calls begin, ahead of their bodies; one that was cancelled meanwhile is told so instead."""
     if turn.status == TurnStatus.CANCELLING:
@@ -35,7 +59,10 @@ def start_calls(turn: Turn, items: Sequence[tuple[LiveCall, Held]]) -> Events:
     cancelled = cancel_requests.stored_of_calls(turn, list(calls)) if has_requests(turn) else {}
     for tool_id, cancellation in cancelled.items():
         calls.pop(tool_id).cancel(cancellation)
-    rows = recorder.record_start(*calls.values(), group=str(turn.pk), held=items[0][1])
+    begun: Held = getattr(turn, "begun", {})
+    rows = [begun[call_id] for call_id in calls if call_id in begun]
+    if waiting := [call for call in calls.values() if call.id not in begun]:
+        rows += recorder.record_start(*waiting, group=str(turn.pk), held=items[0][1])
     if closed := calls.keys() - {row.call_id for row in rows}:
         raise Fenced(f"tool calls {sorted(closed)} were closed before they started")
     return [start_event(row) for row in rows]

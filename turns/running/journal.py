@@ -25,7 +25,6 @@ from governance import (
     ToolOutcome,
     Verdict,
     checkpoint,
-    recorder,
 )
 from governance.db import run_in_db_thread, run_in_pool_thread
 from governance.prepared_statements import Update
@@ -302,8 +301,7 @@ def _nothing(_turn: Turn, _items: Sequence[Any]) -> Events:
 def _save_reply(
     turn: Turn, answer: Answer, calls: Sequence[ToolCall], held: Held, begun: int
 ) -> Events:
-    rows = recorder.insert_pending(calls, group=str(turn.pk), step=answer.step)
-    held.update({row.call_id: row for row in rows})
+    held.update(call_writes.insert_calls(turn, calls, step=answer.step))
     STEP.run(pk=turn.pk, step=answer.step, calls=len(calls))
     return _save_answer(turn, answer, begun)
 

@@ -83,6 +83,7 @@ class Write:
                 raise Fenced(f"turn {turn.id} is not ours any more")
             if not (self.events and log.has(row.conversation_id, self.events[0])):
                 events: list[TurnEvent] = []
+                row.batch = self._items  # what one change can do for another
                 for change, items in self._items.items():
                     events += change(row, items)
                     self._ends[change] = len(events)

@@ -1,6 +1,7 @@
 """A database that loses statements, or the answers to commits, under a running turn. It goes on, and nothing is there twice."""
 
 import asyncio
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -8,6 +9,7 @@ from uuid import UUID
 import pytest
 from django.contrib.auth.models import AbstractUser
 
+from governance import make_tool, registry
 from tests.faulty_database import FaultyDatabase
 from tests.support import eventually
 from tests.turns.support import ChatDriver, FakeTools, in_database
@@ -53,8 +55,16 @@ def saboteur(faulty_database: FaultyDatabase) -> Any:
     sinks.unregister(made)
 
 
-def play_two_calls(chat: ChatDriver) -> None:
-    chat.use_script([text("Look."), call("a", "quick"), call("b", "quick")], [text("Done.")])
+@pytest.fixture
+def solitary(fake_tools: FakeTools) -> Iterator[str]:
+    """A tool that runs beside no other call. So its start is a write of its own."""
+    registry.register(make_tool(fake_tools.quick, name="solitary", concurrency="exclusive"))
+    yield "solitary"
+    registry.unregister("solitary")
+
+
+def play_two_calls(chat: ChatDriver, *, second: str = "quick") -> None:
+    chat.use_script([text("Look."), call("a", "quick"), call("b", second)], [text("Done.")])
 
 
 async def assert_is_whole(chat: ChatDriver, turn_id: UUID, fake_tools: FakeTools) -> None:
@@ -100,12 +110,13 @@ async def test_a_lost_statement_is_repeated_and_a_commit_whose_answer_is_lost_is
     fake_tools: FakeTools,
     saboteur: Saboteur,
     faulty_database: FaultyDatabase,
+    solitary: str,
     part: str,
     fault: str,
     times: int,
 ):
     saboteur.faults.append((fault, part, times))
-    play_two_calls(chat)
+    play_two_calls(chat, second=solitary)
     await assert_is_whole(chat, await chat.say(), fake_tools)
     assert faulty_database.lost[part] == times
 
@@ -227,13 +238,18 @@ async def test_what_the_database_never_takes_interrupts_the_turn_and_says_what_m
     faulty_database: FaultyDatabase,
     monkeypatch: pytest.MonkeyPatch,
     settings: Any,
+    solitary: str,
     part: str,
 ):
     monkeypatch.setattr(retries, "PATIENCE", 0.2)
     settings.TURNS_PARK_AFTER = 2
+    calls = {
+        CALL_STARTS: [call("b", "quick"), call("a", solitary)],
+        CALL_ENDS: [call("a", "quick"), call("b", "held", gate="never")],
+    }
     for number in range(2):
         faulty_database.lose_statement(part, times=10**6)
-        chat.use_script([call("a", "quick"), call("b", "held", gate="never")], [text("Unheard.")])
+        chat.use_script(calls[part], [text("Unheard.")])
         turn_id = await chat.say(f"try {number}")
         await eventually(partial(has_failed, turn_id, chat))
         faulty_database.heal()
