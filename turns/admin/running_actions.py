@@ -15,10 +15,12 @@ from django.utils.translation import gettext_lazy
 
 from governance import CancelSource, running_calls
 from governance.admin.search import as_id
+from governance.db_clock import database_now
 from turns import services
+from turns.admin import running_results
 from turns.admin.running_filter import RunningFilter
 from turns.admin.running_turn_view import MARK
-from turns.models import CancelRequest, DeadlineOrder
+from turns.models import DeadlineOrder
 
 CANCEL, DECIDE, CONTENT = "turns.cancel_any", "turns.decide_any", "governance.view_content"
 EXTENSIONS = (30, 300)  # seconds
@@ -112,12 +114,14 @@ class EndOfMany:
 
     def perform(self, user: Any, why: str) -> str:
         """Ask for the end of each, the oldest first; return what `running_results` reads."""
-        before = _last_request()
+        since = database_now()
         now, later = self._pairs[:AT_ONCE], self._pairs[AT_ONCE:]
-        for turn_id, tool_id in reversed(now):  # what waits ends before a place becomes free for it
-            _request_end(user, turn_id, tool_id, why)
-        facts = (before + 1, _last_request(), len(now), len(later))
-        return MARK.join(["all", *map(str, facts)])
+        outcomes = [  # what waits ends before a place becomes free for it
+            _request_end(user, turn_id, tool_id, why) for turn_id, tool_id in reversed(now)
+        ]
+        accepted = outcomes.count(services.OpOutcome.ACCEPTED)
+        within = map(running_results.to_number, (since, database_now()))
+        return MARK.join(["all", *map(str, (*within, len(now), accepted, len(later)))])
 
 
 def _turns(chosen: RunningFilter, until: datetime) -> list[tuple[UUID, str]]:
@@ -129,21 +133,16 @@ def _calls(chosen: RunningFilter, until: datetime) -> list[tuple[UUID, str]]:
     return list(chosen.calls(until=until))
 
 
-def _request_end(user: Any, turn_id: UUID, tool_id: str, why: str) -> None:
+def _request_end(user: Any, turn_id: UUID, tool_id: str, why: str) -> services.OpOutcome:
     who: Any = {"turn_id": turn_id, "user": user, "source": CancelSource.ADMIN, "note": why}
     if tool_id:
-        async_to_sync(services.request_tool_cancel)(tool_id=tool_id, **who)
-    else:
-        async_to_sync(services.request_cancel)(**who)
+        return async_to_sync(services.request_tool_cancel)(tool_id=tool_id, **who).outcome
+    return async_to_sync(services.request_cancel)(**who).outcome
 
 
 def needs_reason() -> str:
     """Return what is said to somebody who cancels or denies without a reason."""
     return _("Write why first: nothing was done.")
-
-
-def _last_request() -> int:
-    return CancelRequest.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
 
 
 def _parts(key: str) -> tuple[UUID | None, str]:

@@ -6,7 +6,7 @@ The address of the page names what was asked. So a reload shows how it stands, a
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db import transaction
@@ -29,6 +29,8 @@ from turns.models import CancelRequest, DeadlineOrder, Turn
 
 SETTLES_WITHIN = 1.5  # seconds that an answer waits; after that the page says that it goes on
 _PAUSES = (0.02, 0.04, 0.08, 0.15)  # seconds; then the last one again and again
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LATEST = 10**17  # microseconds, in the year 5138; there is no moment after the year 9999
 _STOPPED = {TurnStatus.CANCELLED.value, CallStatus.CANCELLED.value}
 
 
@@ -140,9 +142,14 @@ def of_decision(rest: str, user: Any) -> Result | None:
 
 
 def of_many(rest: str, user: Any) -> Result | None:
-    """What became of the ends of many, from the first to the last request of the user."""
-    first, last, asked, left = ([_number(part) for part in rest.split(MARK)] + [0] * 4)[:4]
-    found = _count(CancelRequest.objects.filter(pk__gte=first, pk__lte=last, by_id=user.pk))
+    """What became of the ends of many: of all that the user has asked for from one moment to another.
+
+    A request that was to count later is the user's now, under its old key. One that counts at once stays another's.
+    """
+    numbers = [_number(part) for part in rest.split(MARK)] + [0] * 5
+    since, until, asked, accepted, left = numbers[:5]
+    within = (_to_time(since), _to_time(until))
+    found = _count(CancelRequest.objects.filter(requested_at__range=within, by_id=user.pk))
     trying = found["asked"] - found["settled"]
     others = found["settled"] - found["stopped"] - found["given_up"]
     counted = [
@@ -150,8 +157,12 @@ def of_many(rest: str, user: Any) -> Result | None:
         (_("%(n)d still being ended"), trying),
         (_("%(n)d given up, which may still run"), found["given_up"]),
         (
+            _("%(n)d already being ended by an earlier cancel"),
+            max(accepted - found["asked"], 0),
+        ),
+        (
             _("%(n)d had ended already, or with another of them"),
-            others + max(asked - found["asked"], 0),
+            others + max(asked - accepted, 0),
         ),
         (_("%(n)d left out: confirm again for them"), left),
     ]
@@ -208,6 +219,15 @@ def _status(row: Any) -> str:
 
 def _number(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
+
+
+def to_number(at: datetime) -> int:
+    """Return a moment as an address of `of_many` has it."""
+    return (at - _EPOCH) // timedelta(microseconds=1)
+
+
+def _to_time(number: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=min(number, _LATEST))
 
 
 def _ms(passed: timedelta) -> int:

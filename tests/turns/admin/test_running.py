@@ -11,10 +11,15 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
+from governance import CancelSource
 from governance.models import Approval, ToolCall
 from tests.staff import staff_client
 from tests.turns.row_factory import RowFactory, make_process, make_question
 from turns.admin import running_actions, running_results
+from turns.admin.running_actions import EndOfMany
+from turns.admin.running_filter import RunningFilter
+from turns.cancelling import commands
+from turns.cancelling.commands import CancelCommand
 from turns.models import CancelRequest, DeadlineOrder, RunningTurn, Turn
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -215,7 +220,19 @@ def test_what_is_not_there_is_said_in_words(admin_client, ada, name, value):
 
 
 @pytest.mark.parametrize(
-    "did", ["", "x", "cancel:", "extend:9:9:9", "extend:x", "decide:1", "all:::", "all:9:x", "\x00"]
+    "did",
+    [
+        "",
+        "x",
+        "cancel:",
+        "extend:9:9:9",
+        "extend:x",
+        "decide:1",
+        "all:::",
+        "all:9:x",
+        "all:9:" + "9" * 18,
+        "\x00",
+    ],
 )
 def test_an_address_may_name_anything(admin_client, did):
     page(admin_client, did=did)
@@ -412,6 +429,46 @@ def test_all_of_a_filter_end_after_they_were_counted(admin_client, ada, eve):
     assert "Asked 2 to end: 2 stopped, the slowest after 20 ms." in result(html)
     other.refresh_from_db()
     assert other.status == "running"
+
+
+def test_the_sum_says_what_became_of_what_somebody_was_ending_already(admin_client, ada):
+    soft, out_of_time, stopping, fresh = (run(ada) for _ in range(4))
+    for turn, mode in ((soft, "after_step"), (out_of_time, "report"), (stopping, "now")):
+        command = CancelCommand(user=ada, source=CancelSource.BUTTON, mode=mode)
+        commands.request_turn_cancel(turn.pk, command)
+    counted_at = admin_client.post(URL, {"all": "turns"}).context["counted_at"]
+    form = {"all": "turns", "counted_at": counted_at, "why": "runaway"}
+    there = admin_client.post(URL, form)["Location"]
+    earlier = "1 already being ended by an earlier cancel"
+    asked = f"Asked 4 to end: 3 still being ended, {earlier}."
+    assert asked in result(plain(admin_client.get(there)))
+    mine = CancelRequest.objects.filter(by_name="boss")
+    assert {request.turn_id for request in mine} == {soft.pk, out_of_time.pk, fresh.pk}
+    for request in mine:
+        settle(request, "cancelled", after=20)
+    ended = f"Asked 4 to end: 3 stopped, the slowest after 20 ms, {earlier}."
+    assert ended == result(plain(admin_client.get(there)))
+    Turn.objects.exclude(pk=stopping.pk).update(status="cancelled", ended_at=timezone.now())
+    again = press(admin_client, "all", "turns", why="again", counted_at=counted_at)
+    assert result(again) == f"Asked 1 to end: {earlier}."
+
+
+def test_the_sum_says_that_calls_were_being_ended_already(admin_client, ada):
+    turn = run(ada)
+    press(admin_client, "cancel", f"{turn.pk}:runs", why="loops")
+    address = f"{URL}?tool=dig"
+    counted_at = admin_client.post(address, {"all": "calls"}).context["counted_at"]
+    form = {"all": "calls", "counted_at": counted_at, "why": "again"}
+    html = plain(admin_client.post(address, form, follow=True))
+    assert result(html) == "Asked 1 to end: 1 already being ended by an earlier cancel."
+
+
+def test_the_sum_says_what_had_ended_before_it_was_asked_to(admin_user, ada):
+    run(ada)
+    many = EndOfMany(RunningFilter(), kind="turns", counted_at=timezone.now())
+    Turn.objects.update(status="completed", ended_at=timezone.now())
+    found = running_results.read(many.perform(admin_user, "late"), admin_user)
+    assert found.text == "Asked 1 to end: 1 had ended already, or with another of them."
 
 
 def test_all_calls_of_a_tool_end_and_their_turns_go_on(admin_client, ada, eve):
