@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING, Any, cast
 from django.contrib import admin, messages
 from django.contrib.auth import get_user_model
 from django.contrib.auth.base_user import AbstractBaseUser
-from django.db.models import OuterRef, QuerySet, Subquery
+from django.db.models import OuterRef, Q, QuerySet, Subquery
 from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
+from governance.admin.filters import ConditionFilter
 from governance.admin.mixins import AuditedAdmin, TimesAdmin
 from governance.admin.readonly import ReadOnlyAdmin
 from governance.admin.time_filter import time_filter
@@ -23,19 +24,17 @@ else:  # generic for the type checker only
     Base = admin.ModelAdmin
 
 
-class OriginFilter(admin.SimpleListFilter):
+class OriginFilter(ConditionFilter):
     """Filters the active tokens of superusers whose issuer is unknown: review them after an update."""
 
     title = gettext_lazy("made by")
     parameter_name = "origin"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        return [("unknown", gettext_lazy("Nobody knows, and of a superuser"))]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[ApiToken]) -> QuerySet[ApiToken]:
-        if self.value() != "unknown":
-            return queryset
-        return queryset.filter(pk__in=api_tokens.of_unknown_origin().values("pk"))
+    conditions = {
+        "unknown": (
+            gettext_lazy("Nobody knows, and of a superuser"),
+            Q(pk__in=api_tokens.of_unknown_origin().values("pk")),
+        )
+    }
 
 
 @admin.register(ApiToken)

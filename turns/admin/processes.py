@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import Count, QuerySet
+from django.db.models import Count, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.safestring import SafeString
@@ -15,6 +15,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from governance import selectors
+from governance.admin.filters import ConditionFilter
 from governance.admin.formatting import NOTHING, format_span, format_time
 from governance.admin.links import anchor, may_open, reader_of
 from governance.admin.readonly import ReadOnlyAdmin
@@ -28,14 +29,15 @@ from turns.models import Process, Turn
 from turns.processes.process_registry import is_stale
 
 
-class EndedFilter(admin.SimpleListFilter):
+class EndedFilter(ConditionFilter):
     """Those that have not ended, unless others are asked for."""
 
     title = gettext_lazy("state")
     parameter_name = "state"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        return [("ended", gettext_lazy("Ended")), ("all", gettext_lazy("All"))]
+    conditions = {
+        "ended": (gettext_lazy("Ended"), Q(ended_at__isnull=False)),
+        "all": (gettext_lazy("All"), Q()),
+    }
 
     def choices(self, changelist: Any) -> Any:
         """Say what no choice means."""
@@ -43,9 +45,10 @@ class EndedFilter(admin.SimpleListFilter):
         return [{**first, "display": _("Not ended")}, *others]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        if self.value() == "all":
-            return queryset
-        return queryset.filter(ended_at__isnull=self.value() != "ended")
+        """Apply the chosen one, or leave out those that have ended."""
+        return super().queryset(
+            request, queryset if self.value() else queryset.filter(ended_at=None)
+        )
 
 
 @admin.register(Process)

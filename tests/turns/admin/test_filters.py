@@ -12,7 +12,7 @@ from governance.admin.readonly import CappedPaginator
 from governance.models import Approval, Export, ToolCall
 from tests.turns.row_factory import RowFactory, make_process, make_question, make_repair
 from tests.turns.support import in_database, run_out_of_time
-from turns.models import CancelRequest, Conversation, Repair, Turn
+from turns.models import CancelRequest, Conversation, Process, Repair, Turn
 from turns.testing import call, text
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -251,12 +251,26 @@ def test_each_limit_and_decision_finds_its_rows_and_no_others(
 
 @pytest.mark.parametrize(
     ("model", "name"),
-    [(Turn, "ran_out"), (ToolCall, "ran_out"), (Approval, "decided"), (Turn, "happened")],
+    [
+        (Turn, "ran_out"),
+        (ToolCall, "ran_out"),
+        (Approval, "decided"),
+        (Turn, "happened"),
+        (Process, "state"),
+        (Process, "role__exact"),
+    ],
 )
 def test_a_choice_that_there_is_not_finds_nothing(admin_client, history, model, name):
     """Else a slip in an address would export everything as what was asked for."""
     assert found(admin_client, model)
     assert found(admin_client, model, **{name: "nonsense"}) == []
+
+
+def test_processes_are_found_by_their_state(admin_client):
+    lives, gone = make_process(), make_process(ended_at=timezone.now())
+    asked = {"": {lives}, "ended": {gone}, "all": {lives, gone}}
+    for state, wanted in asked.items():
+        assert set(found(admin_client, Process, **({"state": state} if state else {}))) == wanted
 
 
 @pytest.mark.parametrize("asked", [{"q": "\0"}, {"status__exact": "completed\0"}])
