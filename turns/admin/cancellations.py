@@ -61,6 +61,7 @@ class CancelledTurnAdmin(CancelRequestAdmin):
         "reason",
         "source",
         OutcomeFilter,
+        "mode",
         *turn_filters.of_requests(),
     ]
     figures = [(_("Cancel latency"), f"admin:{LATENCY}")]

@@ -26,7 +26,11 @@ _SOURCES: Mapping[str, Any] = {
     "agent": _("from another agent"),
     "sub_agent": _("brings reports of sub-agents"),
 }
-_MODES: Mapping[str, Any] = {"now": _("at once"), "after_step": _("after the step")}
+_MODES: Mapping[str, Any] = {
+    "now": _("at once"),
+    "after_step": _("after the step"),
+    "report": _("after its report"),
+}
 _KINDS: Mapping[str, Any] = {
     RepairKind.MISSING_RESULT: _("a result was missing: one was added"),
     RepairKind.SYNTHETIC_REPLACED: _("the real result has replaced an added one"),

@@ -12,7 +12,7 @@ from governance.admin.readonly import CappedPaginator
 from governance.models import Approval, Export, ToolCall
 from tests.turns.row_factory import RowFactory, make_process, make_question, make_repair
 from tests.turns.support import in_database, run_out_of_time
-from turns.models import CancelRequest, Conversation, Process, Repair, Turn
+from turns.models import CancelledTurn, CancelRequest, Conversation, Process, Repair, Turn
 from turns.testing import call, text
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -256,6 +256,7 @@ def test_each_limit_and_decision_finds_its_rows_and_no_others(
         (ToolCall, "ran_out"),
         (Approval, "decided"),
         (Turn, "happened"),
+        (CancelRequest, "mode__exact"),
         (Process, "state"),
         (Process, "role__exact"),
     ],
@@ -271,6 +272,28 @@ def test_processes_are_found_by_their_state(admin_client):
     asked = {"": {lives}, "ended": {gone}, "all": {lives, gone}}
     for state, wanted in asked.items():
         assert set(found(admin_client, Process, **({"state": state} if state else {}))) == wanted
+
+
+@pytest.mark.parametrize("model", [CancelRequest, CancelledTurn])
+def test_cancels_are_found_by_their_mode(admin_client, ada, model):
+    factory = RowFactory(ada)
+    at, words = timezone.now(), ["at once", "after the step", "after its report"]
+    for mode in ("now", "after_step", "report"):
+        CancelRequest.objects.create(
+            turn=factory.turn("cancelled"), reason="user", source="api", mode=mode, requested_at=at
+        )
+    shown = admin_client.get(reverse(f"{name_of(model)}_changelist")).context["cl"]
+    [spec] = [spec for spec in shown.filter_specs if getattr(spec, "field_path", "") == "mode"]
+    choices = [(choice["query_string"], choice["display"]) for choice in spec.choices(shown)]
+    assert [display for _query, display in choices[1:]] == words
+    for mode, (query, _display) in zip(("now", "after_step", "report"), choices[1:], strict=True):
+        assert query == f"?mode__exact={mode}"
+        assert [row.mode for row in found(admin_client, model, mode__exact=mode)] == [mode]
+        exported = admin_client.get(
+            reverse(f"{name_of(model)}_export", args=["json"]), {"mode__exact": mode}
+        )
+        assert len(json.loads(exported.getvalue())) == 1
+    assert found(admin_client, model, mode__exact="nonsense") == []
 
 
 @pytest.mark.parametrize("asked", [{"q": "\0"}, {"status__exact": "completed\0"}])
