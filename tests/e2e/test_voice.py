@@ -2,7 +2,7 @@
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Page, expect
+from playwright.async_api import Frame, Page, expect
 
 from tests.e2e.chat import Chat, has_started
 from tests.e2e.test_accessibility import check
@@ -45,6 +45,16 @@ window.go = (away) => {
 """
 # What the page has asked before has its answer then, too.
 ASKED = "navigator.permissions.query({ name: 'microphone' }).then(() => undefined)"
+WAITS = "navigator.locks.query().then(({ pending }) => pending.length === 1)"
+# The site's own headers forbid frames, so the page is written into an empty one.
+INSERT_FRAME = """async () => {
+  document.querySelector("iframe")?.remove();
+  const page = await (await fetch(location.href)).text();
+  const frame = document.createElement("iframe");
+  document.body.prepend(frame);
+  frame.contentDocument.write(page);
+  frame.contentDocument.close();
+}"""
 IS_DROP_LEFT_TO_THE_BROWSER = """() => {
   const dataTransfer = new DataTransfer();
   dataTransfer.items.add(new File(["words"], "words.txt"));
@@ -61,7 +71,7 @@ async def speaker(open_browser, site):
     return person
 
 
-def microphone(page: Page):
+def microphone(page: Page | Frame):
     return page.locator("#voice")
 
 
@@ -231,6 +241,58 @@ async def test_it_listens_only_while_its_tab_is_in_sight(speaker):
     await expect(chat.answers).to_contain_text("Here.")
     await chat.has_ended()
     await expect(chat.sent).to_have_count(1)
+
+
+async def test_only_the_chat_whose_button_was_pressed_last_listens(speaker):
+    first, second = [await speaker.start_conversation() for _each in range(2)]
+    for chat, other in ((first, second), (second, first), (first, second)):
+        await microphone(chat.page).click()
+        await expect(microphone(chat.page)).to_have_attribute("aria-pressed", "true")
+        await expect(microphone(other.page)).to_have_attribute("aria-pressed", "false")
+    await hear(second.page, "say Twice.")
+    await hear(first.page, "say Once.")
+    await expect(first.answers).to_contain_text("Once.")
+    await first.has_ended()
+    await expect(second.sent).to_have_count(0)
+
+
+async def test_one_that_comes_back_waits_for_the_one_that_listens_and_not_for_its_button(speaker):
+    await speaker.context.grant_permissions(["microphone"], origin=speaker.site.url)
+    first = await speaker.start_conversation()
+    await microphone(first.page).click()
+    second = await speaker.start_conversation()
+    await eventually(lambda: second.page.evaluate(WAITS))
+    await expect(microphone(second.page)).to_have_attribute("aria-pressed", "false")
+    await microphone(first.page).click()
+    assert await second.page.evaluate(WAITS)
+    await microphone(first.page).click()
+    await expect(microphone(first.page)).to_have_attribute("aria-pressed", "true")
+    await first.page.close()
+    await expect(microphone(second.page)).to_have_attribute("aria-pressed", "true")
+
+
+async def test_page_in_a_frame_listens_only_once_its_button_is_pressed(speaker):
+    await speaker.context.grant_permissions(["microphone"], origin=speaker.site.url)
+    chat = await speaker.start_conversation()
+    button = microphone(chat.page)
+    for _time in range(2):
+        await button.click()
+        await expect(button).to_have_attribute("aria-pressed", "true")
+        frame = await frame_in(chat.page)
+        assert await frame.evaluate("window.starts ?? 0") == 0
+        assert not await frame.evaluate(WAITS)
+        await microphone(frame).click()
+        await expect(microphone(frame)).to_have_attribute("aria-pressed", "true")
+        await expect(button).to_have_attribute("aria-pressed", "false")
+
+
+async def frame_in(page: Page) -> Frame:
+    """Put the page into a frame of its own. It knows its permission once this returns."""
+    await page.evaluate(INSERT_FRAME)
+    [frame] = page.main_frame.child_frames
+    await expect(frame.locator("#connection")).to_have_text("Connected")
+    await frame.evaluate(ASKED)
+    return frame
 
 
 async def test_page_of_a_sub_agent_listens_to_nobody_and_takes_no_files(speaker):

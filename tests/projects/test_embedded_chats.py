@@ -13,6 +13,7 @@ from playwright.async_api import Browser, Locator, Page, Route, WebSocket, WebSo
 from tests.e2e.axe import UP_TO_AA, findings
 from tests.e2e.chromium import started_chromium
 from tests.e2e.scripted_socket import ScriptedSocket
+from tests.e2e.test_voice import ASKED, AWAY, SPEECH
 from tests.projects.hosts import PASSWORD, ROOT, HostProject
 from tests.support import PATIENCE, eventually
 
@@ -23,7 +24,7 @@ import django
 django.setup()
 from django.contrib.auth import get_user_model
 from turns.models import Agent
-for name in ("ada", "ben", "cleo", "dan", "eve", "fay", "gus", "hal", "ivy", "jan", "kai", "lea", "mia"):
+for name in ("ada", "ben", "cleo", "dan", "eve", "fay", "gus", "hal", "ivy", "jan", "kai", "lea", "mia", "noa"):
     get_user_model().objects.create_user(name, password=%r)
 Agent.objects.create(name="florist", samples=["say Tulips."])
 """
@@ -313,6 +314,30 @@ async def test_text_that_is_marked_in_a_long_conversation_stays_while_others_are
     await orders.locator(".message-agent").first.click()
     assert await orders.evaluate(SCROLL_AND_READ_MARKED) == ""
     await expect(answer).to_have_count(0)
+
+
+async def test_one_chat_of_a_page_listens_and_none_by_itself_after_a_reload(page, host_url):
+    await page.context.grant_permissions(["microphone"], origin=host_url)
+    await page.add_init_script(SPEECH + AWAY)
+    await sign_in(page, host_url, "noa")
+    orders, florist = chat_called(page, "Your orders"), chat_called(page, "Ask a florist")
+    for chat, other in ((orders, florist), (florist, orders), (orders, florist)):
+        await chat.locator("#voice").click()
+        await expect(chat.locator("#voice")).to_have_attribute("aria-pressed", "true")
+        await expect(other.locator("#voice")).to_have_attribute("aria-pressed", "false")
+    for is_away in (True, False):
+        await page.evaluate("away => go(away)", is_away)
+        await expect(orders.locator("#voice")).to_have_attribute(
+            "aria-pressed", str(not is_away).lower()
+        )
+    await expect(florist.locator("#voice")).to_have_attribute("aria-pressed", "false")
+    await page.reload()
+    for chat in (orders, florist):
+        await expect(chat.locator("#connection")).to_have_attribute("data-status", "new")
+    await page.evaluate(ASKED)
+    assert await page.evaluate("window.starts ?? 0") == 0
+    await florist.locator("#voice").click()
+    await expect(florist.locator("#voice")).to_have_attribute("aria-pressed", "true")
 
 
 async def test_axe_finds_nothing_in_the_chats(page, host_url):

@@ -3,6 +3,7 @@
 import { browserStorage } from "../state/storage.js";
 import { EchoFilter, RestartPolicy } from "../state/voice.js";
 import { setText } from "./dom.js";
+import { VoiceLock } from "./voice_lock.js";
 
 /**
  * @typedef {Readonly<{
@@ -44,7 +45,8 @@ export class Voice {
   #state = "off";
   #timer = 0;
   /** What it does once it is in sight, unless it was turned off elsewhere. @type {(() => void)|null} */
-  #comeBack = () => void this.#turnOnIfAllowed();
+  #comeBack = null;
+  #lock = new VoiceLock(() => this.isOn && this.#rest(""));
   /** @type {AudioContext|null} */
   #audio = null;
 
@@ -53,25 +55,38 @@ export class Voice {
     this.#parts = parts;
     if (recogniserClass() === undefined || parts.button.form?.hidden) return;
     parts.button.hidden = false;
-    parts.button.addEventListener("click", () => (this.isOn ? this.turnOff() : this.#turnOn()), {
+    parts.button.addEventListener("click", () => (this.isOn ? this.turnOff() : this.#press()), {
       signal: parts.signal,
     });
-    parts.signal.addEventListener("abort", () => this.#drop());
+    parts.signal.addEventListener("abort", () => {
+      this.#drop();
+      this.#lock.release();
+    });
     document.addEventListener("visibilitychange", () => this.#look(), { signal: parts.signal });
+    if (standsInAnotherPage(parts.button)) return;
+    this.#comeBack = () => void this.#turnOnIfAllowed();
     this.#look();
   }
 
   /** Listen only in sight: what is said in front of another page is not for this one. */
   #look() {
     if (document.visibilityState !== "visible") {
+      this.#lock.release();
       if (!this.isOn) return;
-      this.#comeBack = () => this.#turnOn();
+      this.#comeBack = () => this.#waitForOthers();
       this.#rest("");
       return;
     }
-    const comeBack = this.#comeBack;
-    this.#comeBack = null;
-    if (!this.isOn && browserStorage.getItem(STORAGE_KEY) === "on") comeBack?.();
+    if (this.isOn) return;
+    if (browserStorage.getItem(STORAGE_KEY) === "on") this.#comeBack?.();
+    else this.#comeBack = null;
+  }
+
+  /** A tab that goes out of sight may learn of it after the one that comes. */
+  #waitForOthers() {
+    this.#lock.wait(() => {
+      if (browserStorage.getItem(STORAGE_KEY) === "on") this.#turnOn();
+    });
   }
 
   get isOn() {
@@ -128,16 +143,22 @@ export class Voice {
     try {
       const name = /** @type {PermissionName} */ ("microphone");
       const { state } = await navigator.permissions.query({ name });
-      if (state !== "granted" || this.#parts.signal.aborted) return;
-      this.#comeBack = () => this.#turnOn();
+      if (state !== "granted" || this.isOn || this.#parts.signal.aborted) return;
+      this.#comeBack = () => this.#waitForOthers();
       this.#look();
     } catch {
       // A browser that does not know the permission asks when the person presses the button.
     }
   }
 
+  #press() {
+    this.#lock.take();
+    this.#turnOn();
+  }
+
   #turnOn() {
     const { i18n } = this.#parts;
+    this.#comeBack = null;
     browserStorage.setItem(STORAGE_KEY, "on");
     this.#restarts.reset();
     this.#tell(browserStorage.getItem(TOLD_KEY) ? "" : i18n.text("voice_privacy"));
@@ -245,6 +266,9 @@ export class Voice {
     tone.stop(this.#audio.currentTime + EARCON_SECONDS);
   }
 }
+
+/** There the person presses the button each time. @param {Element} button */
+const standsInAnotherPage = (button) => button.getRootNode() !== document || window.parent !== window;
 
 /** @returns {(new () => Recogniser)|undefined} */
 function recogniserClass() {
