@@ -38,7 +38,7 @@ def note_queued(turn: Turn, items: Sequence[tuple[LiveCall, Obstacle]]) -> Event
 def insert_calls(turn: Turn, calls: Sequence[ToolCall], *, step: int) -> Held:
     """Store the calls of a step. Those whose starts are written with it are stored as running.
 
-    `batch` are the items of this write by their changes, and `begun` the rows of the calls that have begun with it.
+    `batch` are the items of this write by their changes. `begun` are the rows of the calls that have begun with it.
     """
     starting: dict[str, LiveCall] = {}
     if turn.status != TurnStatus.CANCELLING and not has_requests(turn):
