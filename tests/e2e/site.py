@@ -14,8 +14,8 @@ from tests.made_once import made_once, migrated_file
 from tests.processes import Process, owned_by
 from tests.support import LONG_PATIENCE, eventually_sync
 
-_LET_GO = "let-go"
-UNTIL_TOLD = f"run until [ -e {_LET_GO} ]; do sleep 0.05; done"  # a message; see `Site.let_go`
+_LET_GO, _WAITS = "let-go", "waits"
+UNTIL_TOLD = f"run touch {_WAITS}; until [ -e {_LET_GO} ]; do sleep 0.05; done"  # a message; see `Site.let_go`
 MAKE_BLANK = """
 from django.conf import settings
 from django.core.management import call_command
@@ -80,8 +80,14 @@ class Site:
             self._process.kill()
 
     def let_go(self) -> None:
-        """End every command of `UNTIL_TOLD`: nobody guesses how long a test needs it."""
-        for directory in (self.var / "workspaces").glob("**/"):
+        """End the commands of `UNTIL_TOLD`, as soon as one waits: nobody guesses how long a test needs it."""
+
+        def waiting() -> list[Path]:
+            signs = (self.var / "workspaces").rglob(_WAITS)
+            return [sign.parent for sign in signs if not (sign.parent / _LET_GO).exists()]
+
+        eventually_sync(waiting)
+        for directory in waiting():
             (directory / _LET_GO).touch()
 
     def password(self, name: str) -> str:

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 from governance import (
     DeadlineChange,
@@ -65,7 +66,7 @@ def start_calls(turn: Turn, items: Sequence[tuple[LiveCall, Held]]) -> Events:
         rows += recorder.record_start(*waiting, group=str(turn.pk), held=items[0][1])
     if closed := calls.keys() - {row.call_id for row in rows}:
         raise Fenced(f"tool calls {sorted(closed)} were closed before they started")
-    return [start_event(row) for row in rows]
+    return [start_event(row) for row in sorted(rows, key=attrgetter("position"))]
 
 
 def move_deadline(turn: Turn, call: LiveCall, change: DeadlineChange, held: Held) -> Events:

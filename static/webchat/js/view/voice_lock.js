@@ -39,8 +39,10 @@ export class VoiceLock {
     };
     try {
       await navigator.locks?.request(NAME, options.steal ? options : { signal }, hold);
-    } catch {
-      if (!signal.aborted) this.#onLost();
+    } catch (error) {
+      // Where a browser allows no storage, it refuses all locks: there each chat listens for itself.
+      const isStolen = error instanceof DOMException && error.name === "AbortError";
+      if (isStolen && !signal.aborted) this.#onLost();
     }
   }
 }
