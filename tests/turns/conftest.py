@@ -64,6 +64,12 @@ async def site(transactional_db: None, settings: Any, tmp_path: Any) -> AsyncIte
 
 
 @pytest.fixture
+def without_workspace(site: None, settings: Any) -> None:
+    """Let bodies begin with the clocks of their calls: nothing is made for them first."""
+    settings.GOVERNANCE_WORKSPACE_ROOT = ""
+
+
+@pytest.fixture
 async def chat(
     site: None, ada: AbstractUser, sink: RecordingSink, fake_tools: FakeTools
 ) -> ChatDriver:

@@ -134,9 +134,10 @@ class ChatDriver:
         return turn
 
     async def running(self, turn_id: UUID, *tool_ids: str) -> None:
-        """Wait until these calls run."""
+        """Wait until these calls run: they are told as started a little before their bodies begin."""
         for tool_id in tool_ids:
-            await self.sink.until("tool_start", turn_id=str(turn_id), tool_id=tool_id)
+            told = await self.sink.until("tool_start", turn_id=str(turn_id), tool_id=tool_id)
+            await eventually(partial(_is_underway, turn_id, tool_id, told["tool_name"]))
 
     async def calls(self, turn_id: UUID) -> dict[str, CallRow]:
         rows = await run_in_db_thread(governance_selectors.calls_of_group)(str(turn_id))
@@ -195,7 +196,7 @@ class _ToolGate:
 class FakeTools:
     """Tools whose calls wait until the test lets them go: `held` (cooperative), `stubborn` (swallows cancelling),
 
-    `blocked` (a thread), `quick`, `failing`. `started` lists the calls whose bodies began.
+    `blocked` (a thread), `quick`, `failing`. `started` lists the calls whose bodies began, `begun` them with their turns.
     """
 
     def __init__(self) -> None:
@@ -204,6 +205,7 @@ class FakeTools:
     def begin(self) -> None:
         """Forget what was, for the next test; what still waits at a gate of the last one keeps it."""
         self.started: list[str] = []
+        self.begun: set[tuple[str, str]] = set()
         self._gates: dict[str, _ToolGate] = {}
         self._are_open = False
 
@@ -215,6 +217,10 @@ class FakeTools:
         for gate in list(self._gates.values()):
             gate.open()
 
+    def _note(self, context: ToolContext) -> None:
+        self.started.append(context.call_id)
+        self.begun.add((str(context.metadata["turn_id"]), context.call_id))
+
     def _gate(self, name: str) -> _ToolGate:
         gate = self._gates.setdefault(name, _ToolGate())
         if self._are_open:
@@ -223,23 +229,23 @@ class FakeTools:
 
     async def quick(self, context: ToolContext, text: str = "done") -> str:
         """Answer at once."""
-        self.started.append(context.call_id)
+        self._note(context)
         return text
 
     async def failing(self, context: ToolContext) -> str:
         """Raise."""
-        self.started.append(context.call_id)
+        self._note(context)
         raise RuntimeError("the secret of the tool, token=tulip-mill")
 
     async def held(self, context: ToolContext, gate: str = "") -> str:
         """Wait for a gate, obeying a cancel."""
-        self.started.append(context.call_id)
+        self._note(context)
         await self._gate(gate or context.call_id).passed.wait()
         return f"{context.call_id} finished"
 
     async def graceful(self, context: ToolContext) -> str:
         """When cancelled, finish at once with a real result."""
-        self.started.append(context.call_id)
+        self._note(context)
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
@@ -248,7 +254,7 @@ class FakeTools:
 
     async def stubborn(self, context: ToolContext, gate: str = "") -> str:
         """Wait for a gate, swallowing every cancel."""
-        self.started.append(context.call_id)
+        self._note(context)
         passed = self._gate(gate or context.call_id).passed
         while not passed.is_set():
             with suppress(asyncio.CancelledError):
@@ -257,13 +263,13 @@ class FakeTools:
 
     def blocked(self, context: ToolContext, gate: str = "") -> str:
         """Block a thread until a gate opens."""
-        self.started.append(context.call_id)
+        self._note(context)
         self._gate(gate or context.call_id).passed_in_thread.wait()
         return f"{context.call_id} finished late"
 
     async def noted(self, context: ToolContext, text: str = "same") -> str:
         """Answer with what the script says."""
-        self.started.append(context.call_id)
+        self._note(context)
         return text
 
 
@@ -297,6 +303,17 @@ _TOOLS = [  # made once: the schemas of all of them take longer than many a test
     make_tool(ignore_sigterm, name="deaf", isolation="process"),
     make_tool(fail_in_process, isolation="process"),
 ]
+
+
+_NOTED = {tool.name for tool in _TOOLS if tool.isolation != "process"}
+
+
+async def _is_underway(turn_id: UUID, tool_id: str, tool_name: str) -> bool:
+    """Whether the body of a call that is told as started has begun."""
+    if tool_name in _NOTED:
+        return (str(turn_id), tool_id) in _PROPS.begun
+    live = await runtime.find_call(turn_id, tool_id)
+    return live is None or live.body is not None
 
 
 @contextmanager

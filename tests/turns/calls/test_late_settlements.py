@@ -16,7 +16,7 @@ from governance import LateSettlement, recorder
 from governance.models import ToolCall
 from tests.turns.row_factory import RowFactory
 from tests.turns.support import ChatDriver, FakeTools, RecordingSink, in_database, row
-from turns import selectors
+from turns import selectors, services
 from turns.calls import late_settlements
 from turns.models import CancelRequest, Process, Turn
 from turns.processes import process_registry
@@ -132,10 +132,10 @@ async def test_the_end_of_a_call_that_was_given_up_is_told_after_the_turns_end(
 
 
 async def test_a_call_may_end_late_while_its_turn_goes_on(chat: ChatDriver, fake_tools: FakeTools):
-    chat.use_script(
-        [call("a", "blocked", _meta={"timeout_ms": 30})], [call("b", "held")], [text("Fine.")]
-    )
+    chat.use_script([call("a", "blocked")], [call("b", "held")], [text("Fine.")])
     turn_id = await chat.say()
+    await chat.running(turn_id, "a")
+    await services.set_deadline(turn_id=turn_id, tool_id="a", user=chat.user, timeout_ms=30)
     await chat.running(turn_id, "b")
     fake_tools.open("a")
     await chat.sink.until("tool_settled", tool_id="a")

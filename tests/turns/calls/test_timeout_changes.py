@@ -36,6 +36,7 @@ async def set_deadline(chat: ChatDriver, turn_id, tool_id: str, **how) -> servic
     )
 
 
+@pytest.mark.usefixtures("without_workspace")
 async def test_a_call_past_its_limit_is_answered_and_the_turn_goes_on(
     chat: ChatDriver, fake_tools: FakeTools
 ):
@@ -63,8 +64,12 @@ async def test_a_call_past_its_limit_is_answered_and_the_turn_goes_on(
 
 
 async def test_a_late_result_is_recorded_and_never_shown(chat: ChatDriver, fake_tools: FakeTools):
-    chat.use_script([limited("a", "stubborn", 30), limited("b", "blocked", 30)], [text("Fine.")])
-    turn = await chat.run()
+    chat.use_script([call("a", "stubborn"), call("b", "blocked")], [text("Fine.")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "a", "b")
+    for name in "ab":
+        await set_deadline(chat, turn_id, name, timeout_ms=30)
+    turn = await chat.ended(turn_id)
     shown = await chat.history()
     told = chat.sink.stored(chat.id)
     fake_tools.open("a")
@@ -126,6 +131,7 @@ def silent_for(operator):
     return limit
 
 
+@pytest.mark.usefixtures("without_workspace")
 @pytest.mark.parametrize(("tool", "status"), [("held", "timed_out"), ("stubborn", "abandoned")])
 async def test_a_call_cut_by_its_idle_limit_says_so_everywhere(
     chat: ChatDriver, fake_tools: FakeTools, silent_for, tool, status

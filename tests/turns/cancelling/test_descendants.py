@@ -55,7 +55,7 @@ async def test_a_cancel_reaches_grandchildren_and_says_how_many(chat: ChatDriver
     three_deep(chat)
     turn_id = await chat.say()
     leaf = await running("leaf")
-    await chat.sink.until("tool_start", tool_id="c1")
+    await chat.running(leaf.pk, "c1")
 
     receipt = await chat.cancel(turn_id)
     assert receipt.descendants == 2

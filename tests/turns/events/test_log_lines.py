@@ -177,6 +177,7 @@ async def test_lines_of_a_tool_carry_the_ids_of_its_turn_wherever_it_runs(chat: 
     assert lines("afterwards") == ["INFO shop.orders: afterwards"]
 
 
+@pytest.mark.usefixtures("without_workspace")
 async def test_an_abandoned_body_is_a_line_and_so_is_its_late_end(
     chat: ChatDriver, fake_tools: FakeTools, lines, objects, settings
 ):
