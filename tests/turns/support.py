@@ -136,8 +136,8 @@ class ChatDriver:
     async def running(self, turn_id: UUID, *tool_ids: str) -> None:
         """Wait until these calls run: they are told as started a little before their bodies begin."""
         for tool_id in tool_ids:
-            told = await self.sink.until("tool_start", turn_id=str(turn_id), tool_id=tool_id)
-            await eventually(partial(_is_underway, turn_id, tool_id, told["tool_name"]))
+            await self.sink.until("tool_start", turn_id=str(turn_id), tool_id=tool_id)
+            await until_begun(turn_id, tool_id)
 
     async def calls(self, turn_id: UUID) -> dict[str, CallRow]:
         rows = await run_in_db_thread(governance_selectors.calls_of_group)(str(turn_id))
@@ -305,15 +305,19 @@ _TOOLS = [  # made once: the schemas of all of them take longer than many a test
 ]
 
 
-_NOTED = {tool.name for tool in _TOOLS if tool.isolation != "process"}
+_NOTED = [tool for tool in _TOOLS if tool.isolation != "process"]
 
 
-async def _is_underway(turn_id: UUID, tool_id: str, tool_name: str) -> bool:
-    """Whether the body of a call that is told as started has begun."""
-    if tool_name in _NOTED:
-        return (str(turn_id), tool_id) in _PROPS.begun
-    live = await runtime.find_call(turn_id, tool_id)
-    return live is None or live.body is not None
+async def until_begun(turn_id: UUID, tool_id: str) -> None:
+    """Wait for the body of a call that is told as started here."""
+
+    async def has_begun() -> bool:
+        live = await runtime.find_call(turn_id, tool_id)
+        if live is not None and live.tool in _NOTED:
+            return (str(turn_id), tool_id) in _PROPS.begun
+        return live is None or live.body is not None
+
+    await eventually(has_begun)
 
 
 @contextmanager

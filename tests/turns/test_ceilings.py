@@ -5,6 +5,7 @@ raised only on purpose.
 """
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 from asgiref.sync import async_to_sync
@@ -18,7 +19,7 @@ from django.urls import reverse
 from tests.support import eventually
 from tests.turns.row_factory import RowFactory, said, use
 from tests.turns.statements import Asked
-from tests.turns.support import ChatDriver
+from tests.turns.support import ChatDriver, until_begun
 from tests.turns.tools.scripted_agents import ask, use_scripts
 from turns import selectors
 from turns.running import runtime
@@ -94,7 +95,8 @@ async def cancel_family(asked: Asked, chat: ChatDriver, *, held: str) -> None:
     use_scripts(chat, go=[[ask(name, name) for name in names]], **scripts)
     turn_id = await chat.say()
     for name in names:
-        await chat.sink.until("tool_start", tool_id=f"{held}-{name}")
+        told = await chat.sink.until("tool_start", tool_id=f"{held}-{name}")
+        await until_begun(UUID(told["turn_id"]), told["tool_id"])
     asked.reset()
     await chat.cancel(turn_id)
     assert (await chat.ended(turn_id)).status == "cancelled"

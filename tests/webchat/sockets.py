@@ -11,6 +11,7 @@ from channels.testing import WebsocketCommunicator
 
 from config.asgi import application
 from tests.support import PATIENCE
+from tests.turns.support import until_begun
 
 TIMEOUT = PATIENCE
 Frame = dict[str, Any]
@@ -102,12 +103,15 @@ class Socket:
         return frame
 
     async def read(self, kind: str, when: Callable[[Frame], bool] = lambda _: True) -> Frame:
-        """Read up to the first frame of a type (that fits)."""
+        """Read up to the first frame of a type (that fits). A call that is told as started has begun then."""
         async with asyncio.timeout(TIMEOUT):  # heartbeats come for ever
             while True:
                 frame = await self.next()
                 if frame["type"] == kind and when(frame):
-                    return frame
+                    break
+        if kind == "tool_start":
+            await until_begun(UUID(frame["turn_id"]), frame["tool_id"])
+        return frame
 
     async def close_code(self) -> int:
         """Read until the server closes; return its code."""

@@ -20,6 +20,7 @@ from pydantic import TypeAdapter
 from governance.db import run_in_db_thread
 from governance.models import ToolCall
 from tests.support import eventually
+from tests.turns.support import until_begun
 from tests.webchat.staff import make_staff, signed_in
 from turns import wire
 from turns.models import Agent, Conversation, Turn
@@ -78,7 +79,10 @@ async def running(user_client: AsyncClient, say: Callable[..., Any]) -> Json:
             None,
         )
 
-    return await eventually(row)
+    running = await eventually(row)
+    for call in running["current_tools"]:
+        await until_begun(UUID(turn_id), call["tool_id"])
+    return running
 
 
 # Who may

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 
 from governance import make_tool, registry
 from governance.db import run_in_db_thread
-from tests.support import eventually
+from tests.support import PATIENCE, eventually
 from tests.webchat.sockets import TIMEOUT, Frame, Socket
 from tests.webchat.staff import make_staff, session_of, signed_in
 from turns import services
@@ -477,17 +477,19 @@ async def test_a_cancel_word_ends_the_turn(connect: Connect, source: str, record
 
 
 async def test_a_call_that_was_given_up_is_seen_to_end_after_its_turn(connect: Connect):
-    ended = threading.Event()
+    begun, ended = threading.Event(), threading.Event()
 
     def hung() -> str:
         """Hang in a thread."""
+        begun.set()
         ended.wait()
         return "after all"
 
     registry.register(make_tool(hung))
     try:
         socket = await connect().open()
-        turn_id, (begun,) = await start(socket, "call hung {}")
+        turn_id, (told,) = await start(socket, "call hung {}")
+        await asyncio.to_thread(begun.wait, PATIENCE)
         assert await operate(socket, "cancel_turn", turn_id=turn_id) == "accepted"
         await socket.read("turn_end")
         ended.set()
@@ -495,7 +497,7 @@ async def test_a_call_that_was_given_up_is_seen_to_end_after_its_turn(connect: C
     finally:
         ended.set()
         registry.unregister("hung")
-    assert (settled["turn_id"], settled["tool_id"]) == (turn_id, begun["tool_id"])
+    assert (settled["turn_id"], settled["tool_id"]) == (turn_id, told["tool_id"])
     assert (settled["status"], settled["kind"]) == ("abandoned", "returned")
     (call,) = (await (await connect().open()).read("snapshot"))["calls"]
     assert call["late"] == {"kind": "returned", "after_ms": settled["after_ms"]}
