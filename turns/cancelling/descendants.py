@@ -14,6 +14,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from governance import Cancellation, CancelReason
 from governance.prepared_statements import Select
 from turns.cancelling import cancel_requests
+from turns.core.periodic import SWEEP_LIMIT
 from turns.core.turns import ACTIVE_STATUSES, TurnStatus
 from turns.events import log
 from turns.events.notifications import Notifications
@@ -21,7 +22,6 @@ from turns.models import CancelRequest, Conversation, Turn
 
 logger = logging.getLogger(__name__)
 
-MOST_AT_ONCE = 100  # what is left waits for the next sweep
 
 CUT_OFF = (  # how a turn ends that takes its descendants with it, and how it looks before
     TurnStatus.CANCELLING,
@@ -84,7 +84,7 @@ def _missed() -> "QuerySet[Turn]":
     missed = Turn.objects.filter(
         BELOW_CUT_OFF, ~Exists(asked), status__in=ACTIVE_STATUSES, parent__isnull=False
     )
-    return missed.order_by("queued_at", "pk")[:MOST_AT_ONCE]
+    return missed.order_by("queued_at", "pk")[:SWEEP_LIMIT]
 
 
 _MISSED = Select(_missed)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 logger = logging.getLogger(__name__)
 
+SWEEP_LIMIT = 100  # rows that one sweep takes; what is left waits for the next one
 LEAST_PAUSE = 0.25  # of the interval: work that takes long shall not go on without a break
 
 

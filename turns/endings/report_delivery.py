@@ -13,6 +13,7 @@ from django.db.models import Case, Exists, Max, OuterRef, Q, QuerySet, UUIDField
 from governance.prepared_statements import Select
 from turns.cancelling.descendants import CUT_OFF
 from turns.core import texts
+from turns.core.periodic import SWEEP_LIMIT
 from turns.core.turns import ACTIVE_STATUSES, TurnStatus
 from turns.events import log
 from turns.exceptions import ConversationNotFound, TurnsError
@@ -20,8 +21,6 @@ from turns.history.reports import UNDELIVERED, undelivered
 from turns.models import CancelRequest, Conversation, Turn
 from turns.queueing import queue, turn_tree
 from turns.storage.conversation_tree import parent_id_of
-
-MOST_AT_ONCE = 100  # what is left waits for the next sweep
 
 
 def enqueue_due_after(turn_id: UUID) -> tuple[list[log.Batch], bool]:
@@ -40,7 +39,7 @@ def enqueue_due_after(turn_id: UUID) -> tuple[list[log.Batch], bool]:
     return batches, others_wait
 
 
-def enqueue_report_turns(*, limit: int = MOST_AT_ONCE) -> list[log.Batch]:
+def enqueue_report_turns(*, limit: int = SWEEP_LIMIT) -> list[log.Batch]:
     """Queue what carries the reports that somebody has left behind who should have.
 
     Those that have to wait for a person are not even looked at. They may be many, and wait for ever. Some of them
@@ -137,7 +136,7 @@ _LEFT_BEHIND = Select(
         .annotate(is_before=Case(When(parent__conversation__pk__gte=first, then=0), default=1))
         .order_by("is_before", "parent__conversation_id")
         .values_list("parent__conversation_id", "is_before")
-        .distinct()[:MOST_AT_ONCE]
+        .distinct()[:SWEEP_LIMIT]
     ),
     first=UUIDField(),
 )

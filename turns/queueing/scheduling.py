@@ -19,6 +19,7 @@ from django.db.models.functions import Now
 from governance import CallStatus, registry, selectors
 from governance.db_clock import now_minus
 from governance.prepared_statements import Select
+from turns.core.periodic import SWEEP_LIMIT
 from turns.core.slots import only_waits
 from turns.core.turns import LIVE_STATUSES, TurnStatus
 from turns.events import log
@@ -29,7 +30,6 @@ from turns.queueing.dispatchers import get_dispatcher
 logger = logging.getLogger(__name__)
 
 DISPATCH_TIMEOUT = timedelta(seconds=5)
-MOST_AT_ONCE = 100  # what is left waits for the next sweep
 CANDIDATES = 20  # that one claim tries: others may be faster with the first ones
 
 WAITING = Select(
@@ -105,7 +105,7 @@ _OVERDUE = Select(
         queue.startable()
         .filter(_undispatched())
         .order_by("queued_at")
-        .values_list("pk", "conversation_id")[:MOST_AT_ONCE]
+        .values_list("pk", "conversation_id")[:SWEEP_LIMIT]
     )
 )
 
