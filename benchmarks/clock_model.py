@@ -4,11 +4,14 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 
+from benchmarks.bare import noop
+from governance import make_tool, registry
 from turns.core.chat_model import ChatDelta, ChatRequest, TextDelta, ToolCallDelta
 
 END = ";"
 NOW, CALL, THREE, HOLD, WRITE = "now", "call", "three", "hold", "write"
 _CALLS = {CALL: 1, THREE: 3, HOLD: 1, WRITE: 1}  # how many each word asks for at first
+_HELD = ("affect", '{"seconds": 600}')
 # What WRITE says at last: an answer as pages have to show them.
 ANSWER = (
     "Some **bold** words and `code`.\n\n- one\n- two\n\n" + "A paragraph of several words. " * 6
@@ -34,9 +37,9 @@ class ClockModel:
         word, *how = _last_words(request)
         has_called = bool(request.messages[-1].tool_results)
         if word in _CALLS and not has_called:
-            arguments = f'{{"seconds": {600 if word == HOLD else 0}}}'
-            for index in range(_CALLS[word]):
-                yield ToolCallDelta(index=index, id=f"c{index}", name="affect", arguments=arguments)
+            for number in range(_CALLS[word]):
+                name, arguments = _HELD if word == HOLD else (noop.__name__, f'{{"number": {number}}}')
+                yield ToolCallDelta(index=number, id=f"c{number}", name=name, arguments=arguments)
             return
         yield TextDelta(ANSWER if word == WRITE else f"{asked_at}{END}")
         if word == "stream":
@@ -55,5 +58,7 @@ def _last_words(request: ChatRequest) -> list[str]:
 
 
 def make() -> ClockModel:
-    """Be the factory that `TURNS_CHAT_MODEL` names."""
+    """Be the factory that `TURNS_CHAT_MODEL` names. Its process gets the tool of the other libraries' turns."""
+    if noop.__name__ not in registry:
+        registry.register(make_tool(noop))
     return ClockModel()

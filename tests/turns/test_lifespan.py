@@ -1,6 +1,7 @@
 """The ASGI lifespan: what waits starts with the server, what runs is drained at its end (95)."""
 
 import asyncio
+import gc
 
 import pytest
 from django.db.migrations.recorder import MigrationRecorder
@@ -55,6 +56,18 @@ async def test_what_waits_starts_with_the_server_and_what_runs_ends_with_it(
     assert "the server, which is shutting down" in (await chat.calls(turn.pk))["a"].result
     assert (await row(Turn, pk=queued)).status == "queued"
     assert await in_database(Process.objects.filter(ended_at=None).count) == 0
+
+
+@pytest.mark.parametrize(("own", "then"), [(700, 10_000), (50_000, 50_000), (0, 0)])
+async def test_the_garbage_collector_comes_rarely_where_turns_run(site, own, then):
+    runtime._calm_collector.cache_clear()
+    usual = gc.get_threshold()
+    gc.set_threshold(own, *usual[1:])
+    try:
+        await runtime.ensure_started()
+        assert gc.get_threshold() == (then, *usual[1:])
+    finally:
+        gc.set_threshold(*usual)
 
 
 async def test_a_database_of_a_later_version_is_refused_in_words(chat: ChatDriver, caplog):

@@ -20,6 +20,8 @@ from turns.processes import process_registry, wakeups
 from turns.queueing import dispatchers
 from turns.running.loop_runtime import Runtime
 
+OBJECTS_BETWEEN_ROUNDS = 10_000  # of the garbage collector
+
 
 class _Role:
     """What this process is: `runner` only where `become_runner` said so."""
@@ -199,11 +201,18 @@ async def _begin() -> Runtime:
     runtime = await Runtime.begin(
         role=role, name=_Role.name, max_live=max_live, notify_owner=notify_owner
     )
-    _freeze_modules()
+    _calm_collector()
     return runtime
 
 
 @cache
-def _freeze_modules() -> None:
-    """Take what was imported out of the garbage collector, once. Its full round held up the event loop for 90 ms."""
+def _calm_collector() -> None:
+    """Make the rounds of the garbage collector short and rare, once.
+
+    What was imported is left out of them: a full round held up the event loop for 90 ms. A turn makes thousands of
+    objects, nearly none of them in circles, and the usual threshold had it looked at after every 700.
+    """
     gc.freeze()
+    youngest, *older = gc.get_threshold()
+    if 0 < youngest < OBJECTS_BETWEEN_ROUNDS:
+        gc.set_threshold(OBJECTS_BETWEEN_ROUNDS, *older)
