@@ -95,10 +95,10 @@ class _InstanceReader:
 
 def is_listened_to(model: type[Model]) -> bool:
     """Whether somebody is told of each new instance of a model."""
-    return any(
-        signal.receivers and signal.has_listeners(model)  # in most projects nobody is told of any
-        for signal in (signals.pre_init, signals.post_init)
-    )
+    before, after = signals.pre_init, signals.post_init
+    if not (before.receivers or after.receivers):  # in most projects nobody is told of any
+        return False
+    return before.has_listeners(model) or after.has_listeners(model)
 
 
 def _is_made_plainly(model: Any, fields: Iterable[Any]) -> bool:

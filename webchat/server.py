@@ -59,7 +59,7 @@ class TurnServer(uvicorn.Server):
         """Serve until a signal comes. Say why, if the address cannot be had."""
         host, port = self.config.host, self.config.port
         try:
-            sockets = sockets or [_listen(host, port)]
+            sockets = sockets or [listen(host, port)]
         except (OSError, OverflowError) as error:
             self._exit_code = 1
             reason = _reason(error)
@@ -100,10 +100,14 @@ class TurnServer(uvicorn.Server):
         self.should_exit = True
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that takes connections. Raise `OSError` if the address cannot be had."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     takes_both = host == "::" and socket.has_dualstack_ipv6()
-    return socket.create_server((host, port), family=family, dualstack_ipv6=takes_both)
+    listening = socket.create_server((host, port), family=family, dualstack_ipv6=takes_both)
+    # asyncio lets small answers leave at once (TCP_NODELAY) only where a socket says that it is TCP. This one does not.
+    tcp = socket.IPPROTO_TCP
+    return socket.socket(listening.family, listening.type, tcp, fileno=listening.detach())
 
 
 def _address(host: str, port: int) -> str:

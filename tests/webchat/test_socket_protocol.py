@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 import uvicorn
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
 
 from tests.support import PATIENCE, eventually
+from webchat.server import listen
 from webchat.socket_protocol import MAX_FRAGMENTS, WebSocketProtocol
 
 MEGABYTE = 1024 * 1024
@@ -53,6 +55,11 @@ class Peer:
         return next(one for one in self._state.connections if isinstance(one, WebSocketProtocol))
 
     @property
+    def connections(self) -> list[Any]:
+        """The server's side of all connections, whatever their protocol."""
+        return list(self._state.connections)
+
+    @property
     def is_gone(self) -> bool:
         """Whether the server holds nothing of it any more."""
         return not self._state.connections
@@ -87,7 +94,11 @@ class Peer:
 
 @asynccontextmanager
 async def peer_of(
-    application: Application, *, ws: Any = WebSocketProtocol, **options: Any
+    application: Application,
+    *,
+    ws: Any = WebSocketProtocol,
+    listening: socket.socket | None = None,
+    **options: Any,
 ) -> AsyncIterator[Peer]:
     """Serve an application, and open a socket of a client that does not read."""
     config = uvicorn.Config(application, ws=ws, lifespan="off", log_config=None, **options)
@@ -98,7 +109,8 @@ async def peer_of(
         return config.http_protocol_class(config=config, server_state=state, app_state={})  # type: ignore[call-arg]
 
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(make_protocol, "127.0.0.1", 0)
+    listening = listening or socket.create_server(("127.0.0.1", 0))
+    server = await loop.create_server(make_protocol, sock=listening)
     peer = Peer(state, server.sockets[0].getsockname()[1])
     try:
         await peer.open()
@@ -129,6 +141,29 @@ class Sender:
         while (await receive())["type"] != "websocket.disconnect":
             pass
         self.has_ended.set()
+
+
+async def test_frames_leave_at_once_however_the_listening_socket_was_made():
+    application = Sender("short")
+    async with peer_of(application) as peer:
+        await until_open(application)
+        assert is_without_delay(peer.protocol.transport)
+
+
+async def test_all_answers_of_the_server_leave_at_once():
+    application = Sender("short")
+    async with peer_of(
+        application, ws=WebSocketsSansIOProtocol, listening=listen("127.0.0.1", 0)
+    ) as peer:
+        await until_open(application)
+        [connection] = peer.connections
+        assert is_without_delay(connection.transport)
+
+
+def is_without_delay(transport: Any) -> bool:
+    """Whether what is written goes out although the client has not acknowledged what was before."""
+    connection = transport.get_extra_info("socket")
+    return bool(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
 
 
 @pytest.mark.parametrize(

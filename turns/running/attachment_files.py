@@ -5,6 +5,7 @@ import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -70,12 +71,14 @@ async def with_files(
     messages: Sequence[Message], *, media: Collection[str], workspace: Path | None
 ) -> Sequence[Message]:
     """Return the messages with their files, as a chat model gets them. The latest files go first where room is short."""
+    # Each step asks this of the whole history, so it is not a loop of Python.
+    with_some = list(filter(attrgetter("attachments"), messages))
+    if not with_some:
+        return messages
     files: dict[str, AttachmentBlock] = {}
-    for message in reversed(messages):
+    for message in reversed(with_some):
         for block in message.attachments:
             files.setdefault(block.attachment_id, block)
-    if not files:
-        return messages
     shares = await run_in_query_thread(_shares)(files, media)
     missing = await asyncio.to_thread(_missing, files, workspace)
     given = _Given()
