@@ -15,10 +15,13 @@ from websockets.protocol import State
 from webchat.send_queue import SEND_NOW
 
 MAX_FRAGMENTS = 1024  # of one message; `--ws-max-size` limits their bytes alone
+MAX_UNWRITTEN = 64 * 1024  # bytes of frames that wait for one write
 
 
 class WebSocketProtocol(WebSocketsSansIOProtocol):
     """Lets the application write at once, while the client keeps up, and close whatever the client does."""
+
+    _unwritten = 0  # bytes
 
     def connection_made(self, transport: Any) -> None:
         """Let frames leave at once, also where the listening socket does not say that it is TCP.
@@ -38,13 +41,27 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             self.scope["extensions"].update(extensions)
 
     def send_now(self, text: str) -> bool:
-        """Write a frame if the socket is open and its buffer has room. Return whether it was so."""
+        """Write a frame if the socket is open and its buffer has room. Return whether it was so.
+
+        It leaves with those that come after it in the same round of the event loop.
+        """
         is_open = self.handshake_complete and self.conn.state is State.OPEN
         if not is_open or not self.writable.is_set() or self.transport.is_closing():
             return False
-        self.conn.send_text(text.encode())
-        self.transport.write(b"".join(self.conn.data_to_send()))
+        data = text.encode()
+        self.conn.send_text(data)
+        self._unwritten += len(data)
+        if self._unwritten > MAX_UNWRITTEN:
+            self._write()
+        elif self._unwritten == len(data):
+            self.loop.call_soon(self._write)
         return True
+
+    def _write(self) -> None:
+        """Write what has come together: a packet costs both sides more than most frames."""
+        self._unwritten = 0
+        if not self.transport.is_closing():
+            self.transport.write(b"".join(self.conn.data_to_send()))
 
     def handle_ping(self) -> None:
         """Answer, unless the socket is closed. A client that takes no answers is not read any further."""
