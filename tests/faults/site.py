@@ -17,7 +17,7 @@ from tests.faults import database_snapshot
 from tests.faults.checker import violations
 from tests.faults.client import Administrator, Client, WebSocketClient
 from tests.faults.database_snapshot import ACTIVE, DatabaseSnapshot
-from tests.faults.tools import EFFECTS, LET_GO
+from tests.faults.files import EFFECTS, LET_GO
 from tests.fork_server import ForkServer
 from tests.made_once import migrated_file
 from tests.processes import Process, owned_by, run_python

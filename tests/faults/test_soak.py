@@ -1,5 +1,6 @@
 """A short soak for every change; `make soak` takes its time. Seeds that have failed once stay here."""
 
+import os
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from scripts.servers import Postgres, Redis
 from tests.faults.conftest import MakeSite
 from tests.faults.site import Site
 from tests.faults.soak import SPANS, Plan, Soak
+from tests.processes import run_python
 
 SEEDS = [7]
 
@@ -24,6 +26,17 @@ def test_g06_g07_many_turns_many_faults_one_at_a_time_and_in_order(
 ):
     site = scaled(**SPANS)
     soak(site, servers=(postgres, redis), seed=seed, mode="scaled", turns=40, runners=2)
+
+
+def test_the_command_runs_by_itself():
+    few = {
+        "SOAK_MODE": "embedded",
+        "SOAK_TURNS": "1",
+        "SOAK_FAULTS": "0",
+        "SOAK_CONVERSATIONS": "1",
+    }
+    ended = run_python("-m", "tests.faults.soak", environment={**os.environ, **few})
+    assert ended.stdout.splitlines()[-1:] == ["1 of 1 seeds passed"], ended.stderr
 
 
 @pytest.mark.long

@@ -10,10 +10,8 @@ from pathlib import Path
 from django.conf import settings
 
 from governance import ToolContext, tool
+from tests.faults.files import EFFECTS, LET_GO
 from turns.running import draining
-
-EFFECTS = "effects.txt"
-LET_GO = "let-go"  # a file; `Site.let_go` makes it
 
 
 def _note(context: ToolContext, key: str) -> None:

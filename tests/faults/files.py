@@ -1,0 +1,4 @@
+"""The files by which tools and tests tell each other something, in the directory of a site."""
+
+EFFECTS = "effects.txt"
+LET_GO = "let-go"  # `Site.let_go` makes it
