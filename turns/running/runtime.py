@@ -210,7 +210,7 @@ def _calm_collector() -> None:
     """Make the rounds of the garbage collector short and rare, once.
 
     What was imported is left out of them: a full round held up the event loop for 90 ms. A turn makes thousands of
-    objects, nearly none of them in circles, and the usual threshold had it looked at after every 700.
+    objects, nearly none of them in circles. The usual threshold had them looked at after every 700.
     """
     gc.freeze()
     youngest, *older = gc.get_threshold()
