@@ -12,13 +12,16 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from uvicorn.server import ServerState
 
 from tests.support import PATIENCE, eventually
+from webchat.send_queue import SEND_NOW
 from webchat.server import listen
-from webchat.socket_protocol import MAX_FRAGMENTS, WebSocketProtocol
+from webchat.socket_protocol import MAX_FRAGMENTS, MAX_UNWRITTEN, WebSocketProtocol
 
 MEGABYTE = 1024 * 1024
 FLOOD = 48 * MEGABYTE
 PING = bytes((0x89, 0x80 | 125)) + bytes(4 + 125)
 FRAGMENT = bytes((0x00, 0x80)) + bytes(4)  # one more to come, and nothing in it
+LONG = "y" * MAX_UNWRITTEN
+ALL = ("one", "two", "three", "four", LONG)
 HUGE = "x" * (16 * MEGABYTE)  # the kernel takes a part of it
 UPGRADE = b"""GET / HTTP/1.1\r
 Host: localhost\r
@@ -158,6 +161,52 @@ async def test_all_answers_of_the_server_leave_at_once():
         await until_open(application)
         [connection] = peer.connections
         assert is_without_delay(connection.transport)
+
+
+async def test_frames_of_one_round_leave_together_and_in_order():
+    packets: list[bytes] = []
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "websocket.accept"})
+        send_now = scope["extensions"][SEND_NOW]["send"]
+        transport = send_now.__self__.transport
+        send_now.__self__.transport = Tap(transport, packets)
+        assert send_now("one")
+        assert send_now("two")
+        assert packets == []
+        await send({"type": "websocket.send", "text": "three"})
+        assert send_now("four")
+        assert send_now(LONG)
+        await asyncio.sleep(0)
+        send_now.__self__.transport = transport
+        while (await receive())["type"] != "websocket.disconnect":
+            pass
+
+    async with peer_of(application):
+        await eventually(lambda: len(packets) == 2)
+    assert [[frame for frame in ALL if frame.encode() in packet] for packet in packets] == [
+        ["one", "two", "three"],
+        ["four", LONG],
+    ]
+    assert packets[0].index(b"one") < packets[0].index(b"two") < packets[0].index(b"three")
+
+
+class Tap:
+    """A transport that keeps what is written to it, too."""
+
+    def __init__(self, transport: Any, packets: list[bytes]) -> None:
+        self._transport = transport
+        self._packets = packets
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Write, unless there is nothing."""
+        if data:
+            self._packets.append(data)
+            self._transport.write(data)
 
 
 def is_without_delay(transport: Any) -> bool:
