@@ -56,18 +56,20 @@ class Pace:
         if not has_harmed:
             self._due.release()
 
-    def until_due(self) -> bool:
+    def until_due(self, meanwhile: Callable[[], object] = lambda: None) -> bool:
         """Wait until the next fault is due, and return whether it still is to be done."""
         while not self.is_over.is_set():
             if self._due.acquire(timeout=0.1):
                 return True
+            meanwhile()
         return False
 
 
 class FaultInjector:
     """Injects one fault after the other. Each comes once before one comes again; the seed decides the order.
 
-    A fault is a function that returns whether it has done harm.
+    A fault is a function that returns whether it has done harm. `tend` runs while none is due: without its process, a
+    site takes no turns, and no fault would ever be due again.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class FaultInjector:
         rng: random.Random,
         longest_pause: float,
         pace: Pace,
+        tend: Callable[[], object] = lambda: None,
     ) -> None:
         self.done: list[str] = []
         self.problem: Exception | None = None
@@ -86,6 +89,7 @@ class FaultInjector:
         self._rng = rng
         self._longest_pause = longest_pause
         self._pace = pace
+        self._tend = tend
 
     def run(self) -> None:
         """Inject faults until the run is over. Keep the problem if a process does not stop or start in time."""
@@ -98,7 +102,7 @@ class FaultInjector:
     def _run(self) -> None:
         is_over = self._pace.is_over
         while not is_over.wait(self._rng.uniform(1.0, self._longest_pause)):
-            if not self._pace.until_due():
+            if not self._pace.until_due(self._tend):
                 return
             fault = next(self._faults)
             has_harmed = fault()
@@ -132,6 +136,14 @@ class ProcessFaults:
         """All faults of the process."""
         return (self.kill, self.freeze, self.terminate, self.fall)
 
+    def tend(self) -> None:
+        """Start it again if it came past a place at the last moment. By itself it never ends, whatever it stands on."""
+        process = self._site.processes[self._name]
+        if not process.is_alive:
+            said = f"{self._name} ended with {process.exit_code}:\n{process.own_words[-3000:]}"
+            assert process.exit_code == -signal.SIGKILL, said
+            self._start_again()
+
     def kill(self) -> bool:
         """It crashes."""
         self._process.kill()
@@ -161,12 +173,7 @@ class ProcessFaults:
 
     @property
     def _process(self) -> Process:
-        process = self._site.processes[self._name]
-        if not process.is_alive:
-            # Of a place that it came past at the last moment. By itself it never ends, whatever it stands on.
-            said = f"{self._name} ended with {process.exit_code}:\n{process.own_words[-3000:]}"
-            assert process.exit_code == -signal.SIGKILL, said
-            self._start_again()
+        self.tend()
         return self._site.processes[self._name]
 
     def _start_again(self) -> bool:

@@ -22,11 +22,12 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import django
 
@@ -84,8 +85,8 @@ class Soak:
         """Run it and return what is wrong."""
         for name in self._names:
             self._start(name)
-        injectors = [self._breaker(name, self._unlucky) for name in self._names]
-        of_servers = self._breaker("servers", self._shaken) if self._servers else None
+        injectors = [self._of_process(name) for name in self._names]
+        of_servers = self._of_servers(*self._servers) if self._servers else None
         every = [*injectors, of_servers] if of_servers else injectors
         load = LoadGenerator(
             self._site,
@@ -123,27 +124,30 @@ class Soak:
         ]
         return found
 
-    def _breaker(
-        self, name: str, make: Callable[[str, random.Random], Sequence[Fault]]
-    ) -> FaultInjector:
+    def _of_process(self, name: str) -> FaultInjector:
         rng = random.Random(f"{self._plan.seed} {name}")
-        pause = self._plan.longest_pause
-        return FaultInjector(name, make(name, rng), rng=rng, longest_pause=pause, pace=self._pace)
-
-    def _unlucky(self, name: str, rng: random.Random) -> Sequence[Fault]:
-        start = partial(self._start, name)
-        places = CHECKPOINTS if self._plan.mode == "embedded" or name != "web" else WEB_CHECKPOINTS
         process = ProcessFaults(
-            name, self._site, start=start, places=places, rng=rng, is_over=self._pace.is_over
+            name,
+            self._site,
+            start=partial(self._start, name),
+            places=CHECKPOINTS
+            if self._plan.mode == "embedded" or name != "web"
+            else WEB_CHECKPOINTS,
+            rng=rng,
+            is_over=self._pace.is_over,
         )
-        return process.faults
+        return self._injector(name, process.faults, rng=rng, tend=process.tend)
 
-    def _shaken(self, _name: str, rng: random.Random) -> Sequence[Fault]:
-        assert self._servers is not None
-        database = self._site.database
-        return ServerFaults(
-            *self._servers, database=database, rng=rng, is_over=self._pace.is_over
-        ).faults
+    def _of_servers(self, postgres: Postgres, redis: Redis) -> FaultInjector:
+        rng = random.Random(f"{self._plan.seed} servers")
+        servers = ServerFaults(
+            postgres, redis, database=self._site.database, rng=rng, is_over=self._pace.is_over
+        )
+        return self._injector("servers", servers.faults, rng=rng)
+
+    def _injector(self, name: str, faults: Sequence[Fault], **how: Any) -> FaultInjector:
+        pause = self._plan.longest_pause
+        return FaultInjector(name, faults, longest_pause=pause, pace=self._pace, **how)
 
     @property
     def _names(self) -> list[str]:

@@ -46,6 +46,24 @@ def test_a_promise_that_breaks_under_a_breaker_ends_the_soak():
     assert (pace.is_over.is_set(), injector.done) == (True, [])
 
 
+def test_a_process_that_fell_at_the_last_moment_is_tended_while_no_fault_is_due():
+    pace, is_alive = Pace(turns=1, faults=1), [False]
+
+    def tend() -> None:
+        is_alive[0] = True
+        pace.note_turn()  # which only a process that is there takes
+
+    def break_it() -> bool:
+        assert is_alive == [True]
+        return True
+
+    injector = FaultInjector(
+        "one", [break_it], rng=random.Random(1), longest_pause=1.0, pace=pace, tend=tend
+    )
+    injector.run()
+    assert (injector.problem, injector.done) == (None, ["break_it one"])
+
+
 def test_whoever_asks_the_dying_hears_the_last_reason_in_the_end():
     answers = iter([False, False, True])
 
