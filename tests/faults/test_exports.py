@@ -51,6 +51,7 @@ def multiply_calls(file: Path) -> None:
         )
 
 
+@pytest.mark.timeout(1800)  # a busy machine writes some thousand rows in a second
 @pytest.mark.parametrize("serve", SERVERS.values(), ids=SERVERS.keys())
 def test_memory_is_flat_at_a_million_rows(embedded: MakeSite, serve: Callable[[Site], Process]):
     site = embedded()
