@@ -38,7 +38,9 @@ class ClockModel:
         has_called = bool(request.messages[-1].tool_results)
         if word in _CALLS and not has_called:
             for number in range(_CALLS[word]):
-                name, arguments = _HELD if word == HOLD else (noop.__name__, f'{{"number": {number}}}')
+                name, arguments = (
+                    _HELD if word == HOLD else (noop.__name__, f'{{"number": {number}}}')
+                )
                 yield ToolCallDelta(index=number, id=f"c{number}", name=name, arguments=arguments)
             return
         yield TextDelta(ANSWER if word == WRITE else f"{asked_at}{END}")
