@@ -26,7 +26,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
     def connection_made(self, transport: Any) -> None:
         """Let frames leave at once, also where the listening socket does not say that it is TCP.
 
-        It would wait for the client to acknowledge the frame before it. That takes up to 40 ms.
+        A frame would wait until the client has acknowledged the one before it. That takes up to 40 ms.
         """
         super().connection_made(transport)
         connection = transport.get_extra_info("socket")

@@ -22,7 +22,6 @@ from turns.models import CancelRequest, Conversation, Turn
 
 logger = logging.getLogger(__name__)
 
-
 CUT_OFF = (  # how a turn ends that takes its descendants with it, and how it looks before
     TurnStatus.CANCELLING,
     TurnStatus.CANCELLED,
