@@ -16,7 +16,7 @@ from django.contrib.auth.models import AbstractBaseUser
 
 from turns import selectors
 from webchat.live_blocks import BlockReader
-from webchat.markdown import only_calls, with_html, with_report_html
+from webchat.markdown import with_html, with_html_at_once, with_report_html
 from webchat.protocol.server_frames import Frame
 from webchat.send_queue import SendQueue
 from webchat.translation import for_reader
@@ -75,8 +75,8 @@ class Published:
     __slots__ = ("_texts", "event")
 
     def __init__(self, event: Mapping[str, Any]) -> None:
-        is_silent = event["type"] == "message" and only_calls(event)
-        self.event = {**event, "html": ""} if is_silent else event
+        rendered = with_html_at_once(event) if event["type"] == "message" else None
+        self.event = rendered or event
         self._texts: dict[str, str] = {}
 
     def text_in(self, language: str) -> str:

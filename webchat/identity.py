@@ -33,8 +33,7 @@ def user_of_session(session_key: str) -> AbstractBaseUser | None:
     return user if isinstance(user, AbstractBaseUser) and user.is_active else None
 
 
-@run_in_query_thread
-def current_user(scope: Mapping[str, Any]) -> AbstractBaseUser:
+def user_of(scope: Mapping[str, Any]) -> AbstractBaseUser:
     """Return the user of a socket as the database knows them now; raise `SignedOut` if there is none."""
     user = (
         api_tokens.find_user(scope["token"])
@@ -44,6 +43,9 @@ def current_user(scope: Mapping[str, Any]) -> AbstractBaseUser:
     if user is None:
         raise SignedOut("signed_out", "")
     return user
+
+
+current_user = run_in_query_thread(user_of)
 
 
 def fingerprint(session_key: str | None) -> str:

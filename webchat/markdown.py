@@ -1,10 +1,11 @@
-"""HTML of messages: Markdown rendered, then sanitised; never on the event loop.
+"""HTML of messages: Markdown rendered, then sanitised; on the event loop only where a thread would take longer.
 
 Only the agent's text is Markdown. What a person typed is shown as typed.
 """
 
 import asyncio
 import re
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,6 +16,11 @@ from django.utils.html import escape
 
 BLOCK = 10_000  # characters rendered at once, so that no answer keeps a thread busy for long
 CACHE = 16_000_000  # bytes of blocks that were rendered last, and of their HTML
+QUICK = 2_000  # characters of a text that may be rendered on the event loop
+QUICK_MARKS = 50  # of them, those that may mean something: each takes up to 10 µs
+_RULES = "webchat.markdown_rules"
+_MARK = re.compile(r"[^\w ]|_")
+_FENCES = ("```", "~~~")  # code is coloured, by modules that are imported when they are first used
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 
 
@@ -115,12 +121,24 @@ def as_typed(text: str) -> str:
 
 def html_of(message: Mapping[str, Any]) -> str:
     text = text_of(message.get("content") or ())
+    if not text:
+        return ""
     return render_markdown(text) if message.get("role") == "assistant" else as_typed(text)
 
 
-def only_calls(message: Mapping[str, Any]) -> bool:
-    """Return whether a message calls tools and says nothing: it has no HTML, and needs no thread for that."""
-    return all(block.get("type") == "tool_use" for block in message.get("content") or ())
+def with_html_at_once(message: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return a message with its HTML. Return None if rendering it takes longer than asking a thread."""
+    content = message.get("content") or ()
+    text = text_of(content)
+    has_report = any(block.get("sub_agent") for block in content)
+    return _message_with_html(message) if _is_quick(text) and not has_report else None
+
+
+def _is_quick(text: str) -> bool:
+    if not text:
+        return True
+    is_short = len(text) <= QUICK and len(_MARK.findall(text)) <= QUICK_MARKS
+    return is_short and _RULES in sys.modules and not any(fence in text for fence in _FENCES)
 
 
 async def with_html(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

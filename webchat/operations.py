@@ -321,6 +321,7 @@ def attachment_uuid(text: str) -> UUID:
 
 async def _refuse_watcher(frame: Message, *, requester: Requester) -> Problem:
     """Answer staff who may look at the conversation; raise `ConversationNotFound` to anybody else."""
-    await selectors.get_conversation(conversation_id=requester.conversation_id, user=requester.user)
+    user = await services.identify(requester.user)
+    await selectors.get_conversation(conversation_id=requester.conversation_id, user=user)
     sentence = _("This is somebody else’s conversation: you may watch it, but not write in it.")
     return refusal("not_yours", sentence, about=frame)

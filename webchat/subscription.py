@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from contextlib import suppress
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -14,7 +15,7 @@ from turns.presence.tracker import Presence
 from turns.running import runtime
 from webchat import __version__, operations
 from webchat.feed import Feed, encode, encode_frame
-from webchat.identity import current_user
+from webchat.identity import current_user, user_of
 from webchat.markdown import with_html
 from webchat.overview_tracker import EncodedOverview, OverviewTracker
 from webchat.protocol.client_frames import ClientFrame, Hello, Message, Ping, Resync
@@ -64,7 +65,10 @@ class Subscription:
 
     async def answer(self, frame: ClientFrame) -> None:
         """Answer a frame of a client that has said hello."""
-        requester = await self._requester()
+        if isinstance(frame, Message):  # who it is from is found out where it is stored
+            requester = self._requester_of(partial(user_of, self._scope))
+        else:
+            requester = await self._requester()
         match frame:
             case Hello():
                 self._put(operations.refusal("already_greeted", _("“hello” is sent once, first.")))
@@ -166,7 +170,9 @@ class Subscription:
         return await selectors.active_turn_ids(conversation_id=self._conversation_id)
 
     async def _requester(self) -> Requester:
-        user = await current_user(self._scope)
+        return self._requester_of(await current_user(self._scope))
+
+    def _requester_of(self, user: Any) -> Requester:
         source = CancelSource.API if "token" in self._scope else CancelSource.BUTTON
         return Requester(user=user, conversation_id=self._conversation_id, source=source)
 

@@ -212,16 +212,31 @@ def test_pieces_that_do_not_fit_are_left_out():
 
 
 CALL = {"type": "tool_use", "id": "a", "name": "quick", "input": {}, "title": "Quick"}
-SAID = {"type": "text", "text": "**Look.**"}
+REPORT = {"type": "text", "text": "Look.", "sub_agent": {"text": "*" * 60 + "a" * 60}}
 
 
-@pytest.mark.parametrize(("content", "at_once"), [([CALL, CALL], True), ([SAID, CALL], False)])
-async def test_a_message_that_only_calls_tools_waits_for_no_thread_and_is_the_same(
+def said(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+@pytest.mark.parametrize(
+    ("content", "at_once"),
+    [
+        ([CALL, CALL], True),
+        ([said("**Look.**"), CALL], True),
+        ([said("plain words " * 100)], True),
+        ([said("plain words " * 200)], False),
+        ([said("**Look.** " * 20)], False),  # many marks take a while
+        ([said("```python\nx = 1\n```")], False),  # so do colours
+        ([REPORT], False),
+    ],
+)
+async def test_a_message_that_takes_no_time_waits_for_no_thread_and_is_the_same(
     content: list[dict[str, Any]], *, at_once: bool
 ):
     event = {"type": "message", "seq": 1, "role": "assistant", "content": content}
+    rendered = await complete([event])  # what renders is imported now
     published = Published(event)
-    rendered = await complete([event])
     assert (await complete([published.event]), "html" in published.event) == (rendered, at_once)
 
 

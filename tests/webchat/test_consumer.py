@@ -625,6 +625,15 @@ async def test_a_session_that_was_deleted_is_noticed_by_the_heartbeat(
     assert await socket.close_code() == 4401
 
 
+@pytest.mark.parametrize("text", ["hello", "stop"])
+async def test_nothing_is_taken_from_a_session_that_was_deleted(connect: Connect, text: str):
+    socket = await connect().open()
+    await Session.objects.all().adelete()
+    await socket.send(type="message", client_id="c", text=text)
+    assert await socket.close_code() == 4401
+    assert not await Turn.objects.aexists()
+
+
 async def test_who_may_not_look_any_more_is_let_go_by_the_heartbeat(
     connect: Connect, stranger: User, settings: Any
 ):

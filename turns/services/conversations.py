@@ -13,7 +13,7 @@ from django.utils.translation import get_language, override
 from django.utils.translation import gettext as _
 
 from governance import CancelSource, checkpoint, is_cancel_intent
-from governance.db import run_in_db_thread, run_in_db_thread_plainly
+from governance.db import run_in_db_thread, run_in_db_thread_plainly, run_in_query_thread
 from governance.sanitize import sanitize_line, sanitize_text
 from turns.agents.lookup import find_agent
 from turns.cancelling import commands
@@ -29,7 +29,7 @@ from turns.running import runtime
 from turns.running.loop_runtime import Runtime
 from turns.selectors import ConversationSummary
 from turns.storage import operations
-from turns.storage.access import User, conversation_for, reload
+from turns.storage.access import Asker, User, conversation_for, identified, reload
 from turns.storage.operations import OpOutcome
 
 CLIENT_ID_LENGTH = 64
@@ -81,7 +81,7 @@ async def create_conversation(
 async def receive_message(
     *,
     conversation_id: UUID,
-    user: User,
+    user: Asker,
     text: str,
     client_id: str | None = None,
     source: str = "typed",
@@ -92,7 +92,7 @@ async def receive_message(
 
     With `replaces`, the message takes the place of that turn's. That one and all behind it leave the history, and stay to be seen.
     Nothing may run then. `attachments` are files that the user has attached: each in one conversation only, and there as often
-    as wanted.
+    as wanted. If `user` is a function, it is called where the message is stored: that takes no crossing of its own.
 
     Raises:
         AttachmentNotFound, AttachmentRejected,
@@ -101,6 +101,7 @@ async def receive_message(
     """
     here = await runtime.ensure_started()
     if is_cancel_intent(text, also=app_settings.CANCEL_WORDS):
+        user = await identify(user)
         applied = await _apply_cancel_word(
             user, conversation_id, text, source=source, client_id=client_id
         )
@@ -116,7 +117,7 @@ async def receive_message(
 
 
 async def _enqueue_here(
-    here: Runtime, user: User, conversation_id: UUID, message: _Message
+    here: Runtime, user: Asker, conversation_id: UUID, message: _Message
 ) -> queue.Enqueued:
     """Queue the message's turn and publish it. If this process has a free slot, it may begin the turn at once."""
     reserved, claimed = here.reserve(conversation_id), None
@@ -249,6 +250,7 @@ async def _notify_of(receipt: CancelReceipt) -> CancelReceipt:
     return replace(receipt, descendants=max(receipt.descendants, left_out.cancelled))
 
 
+identify = run_in_query_thread(identified)
 _continue = run_in_db_thread(continuations.continue_turn)
 _resume = run_in_db_thread(parking.resume)
 _request_turn_cancel = run_in_db_thread(commands.request_turn_cancel)
@@ -291,7 +293,7 @@ def _turn_meant(
 
 @run_in_db_thread_plainly
 def _enqueue(
-    user: User,
+    user: Asker,
     conversation_id: UUID,
     message: _Message,
     *,
@@ -299,13 +301,14 @@ def _enqueue(
     language: str | None,
 ) -> queue.Enqueued:
     with override(language):  # for an error, which the writer reads
+        writer = identified(user)
         _check_message(message)
         return queue.enqueue(
             conversation_id,
             text=sanitize_text(message.text) if message.text.strip() else FILES_ALONE,
             source=message.source,
             client_id=message.client_id,
-            writer=user,
+            writer=writer,
             process=process,
             replaces=message.replaces,
             attachments=message.attachments,

@@ -1,5 +1,6 @@
 """Who asks: the user is read again for every action, because a socket may outlive a sign-out (sync ORM)."""
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any, cast
 from uuid import UUID
@@ -13,6 +14,9 @@ from turns.exceptions import ConversationNotFound, NotAllowed, TurnNotFound
 from turns.models import Conversation, Turn
 
 User = AbstractBaseUser | AnonymousUser
+Asker = User | Callable[[], User]
+"""Who asks, or a function that finds out who does, for the thread of the database."""
+
 _TURN = Select(
     lambda turn_id: Turn.objects.select_related("conversation").order_by().filter(pk=turn_id),
     turn_id=UUIDField(),
@@ -28,6 +32,11 @@ CONVERSATION = Select(_with_owner, pk=UUIDField())
 LOCKED_CONVERSATION = Select(
     lambda pk: _with_owner(pk).select_for_update(of=("self",)), pk=UUIDField()
 )
+
+
+def identified(asker: Asker) -> User:
+    """Return who asks. Raise what finding out has raised."""
+    return asker() if callable(asker) else asker
 
 
 def reload(user: User) -> AbstractBaseUser:

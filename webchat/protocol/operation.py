@@ -22,7 +22,10 @@ _NO_ID = UUID(int=0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requester:
-    """Who asks, and from where; an id that the operation does not need is one that nothing has."""
+    """Who asks, and from where; an id that the operation does not need is one that nothing has.
+
+    The user of a message may be a function that finds out who it is.
+    """
 
     user: Any
     source: Any
