@@ -45,6 +45,7 @@ class _Row(NamedTuple):
     interrupted: bool
     step: int
     turn__status: str
+    turn__number: int  # 0 = not known
 
 
 _VALID = Select(
@@ -90,13 +91,15 @@ class Checked:
 class History:
     """The messages up to the last settled one, and the repairs that this reading made.
 
-    `checked` is how far it was found to be valid, where that is worth being stored.
+    `checked` is how far it was found to be valid, where that is worth being stored. `completed` is the number of its
+    last turn, if this reading found it completed; 0 = not known.
     """
 
     messages: tuple[Message, ...]
     repairs: tuple[Repair, ...] = ()
     events: tuple[log.WireEvent, ...] = ()
     checked: Checked | None = None
+    completed: int = 0
 
 
 def load(conversation_id: UUID, *, found_when: str) -> History:
@@ -138,7 +141,14 @@ def read(
     return History(
         messages=(*known.messages, *live_part(live)),
         checked=Checked(version=version, position=known.position) if is_worth_it else None,
+        completed=_number_of_completed(ended),
     )
+
+
+def _number_of_completed(ended: Sequence[_Row]) -> int:
+    if ended and ended[-1].turn__status == TurnStatus.COMPLETED:
+        return ended[-1].turn__number
+    return 0
 
 
 def _validity_of(conversation_id: UUID, locked: Conversation | None) -> tuple[int, int]:
@@ -205,9 +215,8 @@ def _rows_behind(
 ) -> list[_Row]:
     """The finished messages of a conversation behind a position. Where that is the one that a live turn has `added`, it is not read."""
     if added is not None and added.position == position + 1:
-        live = TurnStatus.RUNNING.value
         said = (added.position, added.role, added.content, added.turn_id)
-        return [_Row(*said, added.interrupted, added.step, live)]
+        return [_Row(*said, added.interrupted, added.step, TurnStatus.RUNNING.value, 0)]
     return list(starmap(_Row, _BEHIND.all(conversation_id=conversation_id, position=position)))
 
 

@@ -44,8 +44,9 @@ def read_prompt_quickly(conversation: Conversation, message: Message) -> Prompt 
     history = read(conversation.pk, locked=conversation, added=message)
     if history is None or history.checked is not None:
         return None
-    is_first = conversation.last_number == 1
-    note = "" if is_first else note_on_previous(conversation.pk, message.turn_id)
+    previous = conversation.last_number - 1
+    needs_none = history.completed == previous  # 0 = there is none
+    note = "" if needs_none else note_on_previous(conversation.pk, message.turn_id)
     return Prompt(messages=history.messages, note=note)
 
 

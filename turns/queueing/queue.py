@@ -71,13 +71,17 @@ class Enqueued:
 
 
 class _State(NamedTuple):
-    """What there is in the queue of a locked conversation, and around it: `is_alive` is the process that asks."""
+    """What there is in the queue of a locked conversation, and around it: `is_alive` is the process that asks.
+
+    `known` is the turn of the same message, if its client has sent it before.
+    """
 
     waiting: int
     is_busy: bool
     others_wait: bool
     is_alive: bool
     has_reports: bool
+    known: UUID | None
     now: datetime
 
     @property
@@ -93,7 +97,7 @@ def startable() -> "QuerySet[Turn]":
     return queued.filter(~Exists(live)).order_by()
 
 
-def _read_state(pk: Any, process_id: Any) -> "QuerySet[Any, Any]":
+def _read_state(pk: Any, process_id: Any, client_id: Any) -> "QuerySet[Any, Any]":
     of_it = Turn.objects.filter(conversation=OuterRef("pk")).order_by()
     waiting = of_it.filter(status=TurnStatus.QUEUED).values("conversation")
     return (
@@ -104,6 +108,7 @@ def _read_state(pk: Any, process_id: Any) -> "QuerySet[Any, Any]":
             others_wait=Exists(startable().exclude(conversation=OuterRef("pk"))),
             is_alive=Exists(Process.objects.filter(pk=process_id, ended_at=None)),
             has_reports=Exists(undelivered(OuterRef("pk"))),
+            known=Subquery(of_it.filter(client_id=client_id).values("pk")),
             now=Now(),
         )
         .order_by()
@@ -111,19 +116,14 @@ def _read_state(pk: Any, process_id: Any) -> "QuerySet[Any, Any]":
     )
 
 
-STATE = Select(_read_state, pk=UUIDField(), process_id=UUIDField())
+STATE = Select(
+    _read_state, pk=UUIDField(), process_id=UUIDField(), **fields_of(Turn, "client_id")
+)
 FIRST = Select(
     lambda pk: Turn.objects.filter(conversation=pk, status=TurnStatus.QUEUED).order_by("number")[
         :1
     ],
     pk=UUIDField(),
-)
-SENT = Select(
-    lambda conversation, client_id: Turn.objects.filter(
-        conversation=conversation, client_id=client_id
-    ).order_by(),
-    conversation=UUIDField(),
-    **fields_of(Turn, "client_id"),
 )
 CLAIM = Update(
     lambda pk, process_id, at: (
@@ -173,11 +173,12 @@ def enqueue(
     turn.parent = parent
     with transaction.atomic():
         turn.conversation = conversation = _locked(conversation_id, writer)
-        if (known := _sent_before(conversation, client_id)) is not None:
-            return Enqueued(turn=known, is_new=False, events=[])
+        state = _state_of(conversation, process, client_id=client_id)
+        if state.known is not None:
+            return Enqueued(turn=Turn.objects.get(pk=state.known), is_new=False, events=[])
         if replaces is not None:
             turn.version += message_edits.replace(conversation, replaces, by=turn.pk).version
-        state = _state_of(conversation, process)
+            state = _state_of(conversation, process)
         _check_room(conversation, waiting=state.waiting, parent=parent)
         config = read_config(conversation.agent)
         if writer is not None:
@@ -244,15 +245,12 @@ def _queued(turn: Turn, *, replaces: UUID | None) -> TurnQueued:
     )
 
 
-def _sent_before(conversation: Conversation, client_id: str | None) -> Turn | None:
-    """The turn of the same message, if its client has sent it before."""
-    if client_id is None:
-        return None
-    return SENT.first(conversation=conversation.pk, client_id=client_id)
-
-
-def _state_of(conversation: Conversation, process: Process | None) -> _State:
-    read = STATE.first(pk=conversation.pk, process_id=process and process.pk)
+def _state_of(
+    conversation: Conversation, process: Process | None, *, client_id: str | None = None
+) -> _State:
+    process_id = process and process.pk
+    # No client calls a message "". None would ask for those without an id.
+    read = STATE.first(pk=conversation.pk, process_id=process_id, client_id=client_id or "")
     if read is None:
         raise ConversationNotFound
     return _State(*read)
