@@ -7,7 +7,7 @@ takes longer than the database takes to answer it.
 import threading
 from collections.abc import Callable, Sequence
 from types import NoneType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 from uuid import UUID
 
 Row = tuple[Any, ...]
@@ -15,7 +15,6 @@ Values = Sequence[Any]
 
 _PLACE = "\0"  # which no SQL has in it
 _VALUES = " VALUES "
-_FEW = 4  # updates that are sent one by one; of more, psycopg waits once for all answers
 
 
 class Sql:
@@ -32,11 +31,14 @@ class Sql:
                 self.own = [piece.encode() for piece in pieces]
 
 
+Bound: TypeAlias = tuple[Sql, Values]
+
+
 class Driver(Protocol):
     """What asks a database for the thread whose connection it has."""
 
-    def fetch(self, sql: Sql, values: Values) -> list[Row]:
-        """Return the rows of a statement."""
+    def fetch(self, sql: Sql, values: Values, *, behind: Bound | None = None) -> list[Row]:
+        """Return the rows of a statement. It reads what is there once the one `behind` which it goes is done."""
         ...
 
     def execute(self, sql: Sql, values: Values) -> int:
@@ -59,7 +61,9 @@ class _Cursor:
         self._cursor = cursor
         self._name = "own" if is_own else "text"
 
-    def fetch(self, sql: Sql, values: Values) -> list[Row]:
+    def fetch(self, sql: Sql, values: Values, *, behind: Bound | None = None) -> list[Row]:
+        if behind is not None:
+            self.fetch(*behind)
         self._cursor.execute(getattr(sql, self._name), values)
         return list(self._cursor.fetchall())
 
@@ -82,18 +86,22 @@ class _Postgres:
     """
 
     def __init__(self, connection: Any, cursor: Any) -> None:
-        from psycopg import adapt, errors, pq  # noqa: PLC0415 - an extra
+        from psycopg import adapt, errors, generators, pq  # noqa: PLC0415 - an extra
 
         self._connection = connection
-        self._cursor = cursor
         self._transformer = adapt.Transformer(cursor)
         self._errors = errors
+        self._receive = generators.execute
         self._idle = pq.TransactionStatus.IDLE
         self._lost = pq.ConnStatus.BAD
         self._done = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
 
-    def fetch(self, sql: Sql, values: Values) -> list[Row]:
-        result = self._ask(self._render(sql, values))
+    def fetch(self, sql: Sql, values: Values, *, behind: Bound | None = None) -> list[Row]:
+        statement = self._render(sql, values)
+        if behind is not None:
+            # The server takes a snapshot for each. The rows are those of the last one.
+            statement = b"; ".join((self._render(*behind), statement))
+        result = self._ask(statement)
         self._transformer.set_pgresult(result)
         return list(self._transformer.load_rows(0, result.ntuples, tuple))
 
@@ -101,10 +109,8 @@ class _Postgres:
         return self._ask(self._render(sql, values)).command_tuples or 0
 
     def execute_many(self, sql: Sql, many: Sequence[Values]) -> int:
-        if len(many) <= _FEW:
-            return sum(self.execute(sql, values) for values in many)
-        self._cursor.executemany(sql.text, many)
-        return int(self._cursor.rowcount)
+        results = self._ask_all(b"; ".join(self._render(sql, values) for values in many))
+        return sum(result.command_tuples or 0 for result in results)
 
     def insert_many(self, sql: Sql, many: Sequence[Values]) -> None:
         head = sql.own[0].index(_VALUES.encode()) + len(_VALUES)
@@ -121,14 +127,26 @@ class _Postgres:
         return b"".join(parts)
 
     def _ask(self, statement: bytes) -> Any:
+        return self._checked(self._connection.pgconn.exec_(self._begun(statement)))
+
+    def _ask_all(self, statements: bytes) -> list[Any]:
+        """Ask several, in one way to the server and back; return what each has come to."""
         connection = self._connection
-        pgconn = connection.pgconn
-        if pgconn.transaction_status == self._idle and not connection.autocommit:
-            statement = b"BEGIN; " + statement
-        result = pgconn.exec_(statement)
+        connection.pgconn.send_query(self._begun(statements))
+        return [
+            self._checked(result) for result in connection.wait(self._receive(connection.pgconn))
+        ]
+
+    def _begun(self, statement: bytes) -> bytes:
+        """Return a statement with what begins its transaction, if that has not begun."""
+        connection = self._connection
+        has_begun = connection.autocommit or connection.pgconn.transaction_status != self._idle
+        return statement if has_begun else b"BEGIN; " + statement
+
+    def _checked(self, result: Any) -> Any:
         if result.status in self._done:
             return result
-        if pgconn.status == self._lost:
+        if self._connection.pgconn.status == self._lost:
             raise self._errors.OperationalError(result.get_error_message())
         raise self._errors.error_from_result(result)
 

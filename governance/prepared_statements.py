@@ -138,6 +138,14 @@ class Select(_Statement, Generic[R]):
         self._lists = [name for name, place in places.items() if isinstance(place, Several)]
 
     def all(self, **values: Any) -> list[R]:
+        return self._rows(values)
+
+    def first_behind(self, lock: "Select[Any]", **values: Any) -> R | None:
+        """Return the first row once a lock is passed, whose places have the same names. It takes one way to the database."""
+        rows = self._rows(values, lock=lock)
+        return rows[0] if rows else None
+
+    def _rows(self, values: dict[str, Any], *, lock: "Select[Any] | None" = None) -> list[R]:
         database = thread_connection()
         size = 0
         if self._lists:
@@ -145,8 +153,12 @@ class Select(_Statement, Generic[R]):
                 return []
             size = self._spread(values)
         compiled = self._for(database, size)
+        behind = None
+        if lock is not None:
+            locking = lock._for(database)
+            behind = locking.sql, locking.bind(values)
         with database.wrap_database_errors:
-            rows = driver_of(database).fetch(compiled.sql, compiled.bind(values))
+            rows = driver_of(database).fetch(compiled.sql, compiled.bind(values), behind=behind)
         read = self._readers[database.vendor]
         return [read(row, database) for row in rows]
 

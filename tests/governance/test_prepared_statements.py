@@ -115,11 +115,12 @@ def test_a_move_of_a_call_writes_what_its_queryset_would(
             partial(slow_path.update, statement),
             statement.run,
             lambda **it: statement.run_each([it]),
+            lambda **it: statement.run_each([it, {**it, "call_id": "nobody's"}]),
         ):
             moved = run(**values)
             outcomes.append((moved, stored(ToolCall.objects.get(pk=row.pk))))
             ToolCall.objects.filter(pk=row.pk).update(**stored(row))
-        assert outcomes[0] == outcomes[1] == outcomes[2]
+        assert all(outcome == outcomes[0] for outcome in outcomes)
         transaction.set_rollback(True)
 
 

@@ -59,6 +59,11 @@ def select(statement: Select[Any], **values: Any) -> list[Any]:
     return list(statement._build(**values))
 
 
+def _first_behind(statement: Select[Any], lock: Select[Any], **values: Any) -> Any:
+    select(lock, **{name: values[name] for name in lock.places})
+    return next(iter(select(statement, **values)), None)
+
+
 def update(statement: Update, **values: Any) -> int:
     """Update by the queryset itself."""
     queryset, changes = statement._build(**values)
@@ -86,6 +91,7 @@ def _insert_many(statement: Insert[Any], rows: Sequence[Any]) -> None:
 
 _SLOWLY: list[tuple[type, str, Callable[..., Any]]] = [
     (Select, "all", select),
+    (Select, "first_behind", _first_behind),
     (Update, "run", update),
     (Update, "run_each", _update_each),
     (Insert, "one", _insert_one),

@@ -198,3 +198,31 @@ def _somebody_waits() -> bool:
             " WHERE datname = current_database() AND wait_event_type = 'Lock'"
         )
         return cursor.fetchone() is not None
+
+
+def test_who_waits_for_a_lock_reads_what_was_written_under_it(factory: RowFactory):
+    turn = factory.turn("running", epoch=1)
+    seen: list[int] = []
+
+    def read() -> None:
+        try:
+            with transaction.atomic():
+                seen.append(lock_live_turn(turn.pk, epoch=1).conversation.last_seq)
+        finally:
+            connection.close()
+
+    reading = threading.Thread(target=read)
+    other = connections.create_connection("default")
+    try:
+        other.set_autocommit(False)
+        with other.cursor() as cursor:
+            cursor.execute(
+                "UPDATE turns_conversation SET last_seq = 41 WHERE id = %s", [factory.id]
+            )
+        reading.start()
+        eventually_sync(_somebody_waits)
+        other.commit()
+    finally:
+        other.close()
+    reading.join(PATIENCE)
+    assert seen == [41]

@@ -116,9 +116,7 @@ def _read_state(pk: Any, process_id: Any, client_id: Any) -> "QuerySet[Any, Any]
     )
 
 
-STATE = Select(
-    _read_state, pk=UUIDField(), process_id=UUIDField(), **fields_of(Turn, "client_id")
-)
+STATE = Select(_read_state, pk=UUIDField(), process_id=UUIDField(), **fields_of(Turn, "client_id"))
 FIRST = Select(
     lambda pk: Turn.objects.filter(conversation=pk, status=TurnStatus.QUEUED).order_by("number")[
         :1

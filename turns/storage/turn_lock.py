@@ -110,9 +110,13 @@ def _locked(
     **values: Any,
 ) -> Turn | None:
     # Where the database locks rows, a statement of its own does it. One that waits has begun to read before that.
-    if thread_connection().features.has_select_for_update and not log.lock_of(turn_id, waits=waits):
+    locks = thread_connection().features.has_select_for_update
+    if locks and waits:
+        turn = query.first_behind(log.LOCK_OF, turn_id=turn_id, **values)
+    elif locks and not log.lock_of(turn_id, waits=False):
         return None
-    turn = query.first(turn_id=turn_id, **values)
+    else:
+        turn = query.first(turn_id=turn_id, **values)
     return turn if turn is not None and epoch in (None, turn.epoch) else None
 
 
