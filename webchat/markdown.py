@@ -20,6 +20,8 @@ QUICK = 2_000  # characters of a text that may be rendered on the event loop
 QUICK_MARKS = 50  # of them, those that may mean something: each takes up to 10 µs
 _RULES = "webchat.markdown_rules"
 _MARK = re.compile(r"[^\w ]|_")
+# A line in which no character means anything; only the number of a list would.
+_PLAIN = re.compile(r"(?!\d+\.(?: |$))[a-zA-Z0-9](?:[a-zA-Z0-9 ,.;:!?']*[a-zA-Z0-9,.;:!?'])?")
 _FENCES = ("```", "~~~")  # code is coloured, by modules that are imported when they are first used
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 
@@ -67,6 +69,8 @@ rendered = RenderedBlocks(CACHE)
 
 
 def _render_block(text: str) -> str:
+    if _PLAIN.fullmatch(text):
+        return f"<p>{text}</p>\n"
     from webchat import markdown_rules  # noqa: PLC0415 - most processes that start render nothing
 
     return markdown_rules.render(text)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from webchat import markdown, syntax_highlighting
+from webchat import markdown, markdown_rules, syntax_highlighting
 from webchat.markdown import render_markdown
 
 
@@ -89,6 +89,11 @@ def test_an_image_is_its_text_and_its_address_and_is_never_loaded():
     assert "A &lt;b&gt;cat&lt;/b&gt; <code>https://evil.example/cat.png?who=you</code>" in html
     assert "<img" not in html
     assert "src" not in html
+
+
+@given(st.from_regex(markdown._PLAIN, fullmatch=True))
+def test_a_line_without_marks_is_the_paragraph_that_the_parser_makes_of_it(text: str):
+    assert render_markdown(text) == markdown_rules.render(text)
 
 
 def test_tasks_have_boxes():
