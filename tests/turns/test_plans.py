@@ -263,6 +263,39 @@ def open_lists(client: Client, lists: Mapping[str, Sequence[str]], **facts: Any)
             assert client.get(address).status_code == 200, address
 
 
+async def test_no_statement_of_a_turn_reads_all_of_a_long_conversation(
+    chat: ChatDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chat.use_script([call("c1", "quick")], [text("long ago")])
+    await chat.run("once")
+    history = BulkHistory(conversations=1, turns_each=PAST)
+
+    def fill() -> None:
+        with connection.cursor() as cursor:
+            insert_history(cursor.execute, connection.vendor, chat.id, history)
+            if connection.vendor == "postgresql":
+                cursor.execute("ANALYZE")
+
+    await in_database(fill)
+    chat.id = history.conversation_id()
+
+    async def go_on() -> None:
+        chat.use_script([call("c1", "quick")], [text("done")])
+        await chat.sink.until_ended(await chat.say())
+        chat.use_script([call("c1", "held")])
+        turn_id = await chat.say()
+        await chat.running(turn_id, "c1")
+        await chat.cancel(turn_id)
+        await chat.sink.until_ended(turn_id)
+
+    await go_on()  # the first one reads it all
+    readings = Readings()
+    readings.of_all_threads(monkeypatch)
+    await go_on()
+    assert len(readings.rows) > 15
+    assert readings.many == {}
+
+
 async def test_no_list_of_the_admin_reads_what_is_over(
     late_chat: ChatDriver, client: Client, admin_user: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

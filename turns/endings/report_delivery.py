@@ -17,7 +17,7 @@ from turns.core.periodic import SWEEP_LIMIT
 from turns.core.turns import ACTIVE_STATUSES, TurnStatus
 from turns.events import log
 from turns.exceptions import ConversationNotFound, TurnsError
-from turns.history.reports import UNDELIVERED, undelivered
+from turns.history.reports import UNDELIVERED, are_due, undelivered
 from turns.models import CancelRequest, Conversation, Turn
 from turns.queueing import queue, turn_tree
 from turns.storage.conversation_tree import parent_id_of
@@ -117,7 +117,7 @@ _PLACE = Select(
         Turn.objects.filter(pk=turn_id)
         .order_by()
         .annotate(
-            has_reports=Exists(undelivered(OuterRef("conversation"))),
+            has_reports=are_due(OuterRef("conversation")),
             others_wait=Exists(queue.startable()),
         )
         .values_list(

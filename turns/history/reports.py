@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Expression, OuterRef, Q, QuerySet
+from django.db.models import BooleanField, Case, Exists, Expression, OuterRef, Q, QuerySet, When
 
 from governance import Cancellation, CancelReason, CancelSource, excerpt
 from governance.durations import format_duration
@@ -16,12 +16,17 @@ from turns.models import Conversation, Message, Turn
 
 REPORT_LENGTH = 20_000
 
+_WAITING = Q(is_detached=True, delivered_at=None, parent__isnull=False)
 _ENDED = [status.value for status in TurnStatus if status.is_terminal]
 # The parent's status is excluded, not asked for: so SQLite begins with the undelivered turns, which are few.
-UNDELIVERED = Q(
-    is_detached=True, delivered_at=None, parent__isnull=False, parent__replaced_by=None
-) & ~Q(
-    parent__status__in=[status.value for status in TurnStatus if status is not TurnStatus.COMPLETED]
+UNDELIVERED = (
+    _WAITING
+    & Q(parent__replaced_by=None)
+    & ~Q(
+        parent__status__in=[
+            status.value for status in TurnStatus if status is not TurnStatus.COMPLETED
+        ]
+    )
 )
 
 
@@ -68,6 +73,16 @@ def undelivered(conversation_id: UUID | Expression | OuterRef) -> "QuerySet[Turn
     return Turn.objects.filter(
         UNDELIVERED, parent__conversation=conversation_id, status__in=_ENDED
     ).order_by("ended_at", "pk")
+
+
+def are_due(conversation_id: UUID | Expression | OuterRef) -> Case:
+    """Return the condition that reports are due to a conversation.
+
+    Where none waits anywhere, as nearly always, it does not go through the turns of the conversation.
+    """
+    wait = Exists(Turn.objects.filter(_WAITING))
+    here = When(wait, then=Exists(undelivered(conversation_id)))
+    return Case(here, default=False, output_field=BooleanField())
 
 
 def take(conversation: Conversation, *, at: datetime) -> list[dict[str, Any]]:

@@ -43,7 +43,7 @@ from turns.exceptions import (
 )
 from turns.history import messages
 from turns.history.prompts import read_prompt_quickly
-from turns.history.reports import take, undelivered
+from turns.history.reports import are_due, take
 from turns.models import Agent, Conversation, Message, Process, Turn
 from turns.queueing import message_edits
 from turns.queueing.dispatchers import get_dispatcher
@@ -107,7 +107,7 @@ def _read_state(pk: Any, process_id: Any, client_id: Any) -> "QuerySet[Any, Any]
             is_busy=Exists(of_it.filter(status__in=LIVE_STATUSES)),
             others_wait=Exists(startable().exclude(conversation=OuterRef("pk"))),
             is_alive=Exists(Process.objects.filter(pk=process_id, ended_at=None)),
-            has_reports=Exists(undelivered(OuterRef("pk"))),
+            has_reports=are_due(OuterRef("pk")),
             known=Subquery(of_it.filter(client_id=client_id).values("pk")),
             now=Now(),
         )
