@@ -285,7 +285,6 @@ async def test_no_statement_of_a_turn_reads_all_of_a_long_conversation(
         chat.use_script([call("c1", "held")])
         turn_id = await chat.say()
         await chat.running(turn_id, "c1")
-        await selectors.list_conversations(user=chat.user, limit=20)
         await _looked_after(chat)
         await chat.cancel(turn_id)
         await chat.sink.until_ended(turn_id)
