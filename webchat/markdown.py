@@ -139,10 +139,12 @@ def with_html_at_once(message: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _is_quick(text: str) -> bool:
-    if not text:
+    if len(text) > QUICK:
+        return False
+    if not text or _PLAIN.fullmatch(text):
         return True
-    is_short = len(text) <= QUICK and len(_MARK.findall(text)) <= QUICK_MARKS
-    return is_short and _RULES in sys.modules and not any(fence in text for fence in _FENCES)
+    has_few = len(_MARK.findall(text)) <= QUICK_MARKS
+    return has_few and _RULES in sys.modules and not any(fence in text for fence in _FENCES)
 
 
 async def with_html(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

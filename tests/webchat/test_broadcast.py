@@ -1,6 +1,7 @@
 """Events on their way to sockets: what goes through the layer, and what a dead one does not break."""
 
 import asyncio
+import sys
 import threading
 from typing import Any
 from uuid import uuid4
@@ -238,6 +239,16 @@ async def test_a_message_that_takes_no_time_waits_for_no_thread_and_is_the_same(
     rendered = await complete([event])  # what renders is imported now
     published = Published(event)
     assert (await complete([published.event]), "html" in published.event) == (rendered, at_once)
+
+
+@pytest.mark.parametrize(("text", "at_once"), [("Done.", True), ("**Done.**", False)])
+def test_what_renders_is_not_imported_on_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch, text: str, *, at_once: bool
+):
+    monkeypatch.delitem(sys.modules, "webchat.markdown_rules", raising=False)
+    event = {"type": "message", "seq": 1, "role": "assistant", "content": [said(text)]}
+    assert ("html" in Published(event).event) == at_once
+    assert "webchat.markdown_rules" not in sys.modules
 
 
 def test_a_rate_limit_is_a_sliding_minute():
