@@ -4,7 +4,8 @@ A field of Django prepares each value by four methods that call each other. If t
 depends on the value's type alone. So the way is looked up once. Everything else goes the field's own way.
 """
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache, partial
 from operator import attrgetter
@@ -51,6 +52,31 @@ class Binder(NamedTuple):
         """Return a value as the database takes it."""
         convert = self.by_type.get(type(value), self.prepare)
         return value if convert is None else convert(value)
+
+
+class RowBinder:
+    """How a row of values is prepared. What rows need whose values have the same types is looked up once."""
+
+    def __init__(self, binders: Iterable[Binder | None]) -> None:
+        """Take the binder of each place; None leaves all of its values as they are."""
+        self._binders = list(binders)
+        self._conversions_of = lru_cache(maxsize=64)(self._find)
+
+    def __call__(self, values: Iterable[Any]) -> list[Any]:
+        """Return a row as the database takes it."""
+        row = list(values)
+        for place, convert in self._conversions_of(tuple(map(type, row))):
+            row[place] = convert(row[place])
+        return row
+
+    def _find(self, types: Sequence[type]) -> list[tuple[int, Convert]]:
+        """Return what converts the values of a row with these types, each with its place."""
+        by_place = enumerate(zip(types, self._binders, strict=True))
+        return [
+            (place, convert)
+            for place, (kind, binder) in by_place
+            if binder and (convert := binder.by_type.get(kind, binder.prepare)) is not None
+        ]
 
 
 def binder_of(field: Any, *, for_save: bool, database: Any) -> Binder:
@@ -100,6 +126,7 @@ def _by_type(field: Any, prepare: Convert, database: Any) -> ByType:
             return {int: _adapted_integer(ops, field), **_NULL}
 
 
+_ENCODE: Convert = json.JSONEncoder().encode
 _NULL: dict[type, Convert | None] = {NoneType: None}
 # A transaction stores the same moment in many rows. Where it becomes text, equal moments are stored alike.
 _moment_adapters: dict[str, Convert] = {}
@@ -121,7 +148,9 @@ def _aware(adapt: Convert, prepare: Convert, value: datetime) -> Any:
 
 def _json_adapter(ops: Any, encoder: Any) -> Convert:
     """Most values are empty, and all that are empty are alike."""
-    adapt = partial(ops.adapt_json_value, encoder=encoder)
+    adapt: Convert = partial(ops.adapt_json_value, encoder=encoder)
+    if encoder is None and type(ops).adapt_json_value is BaseDatabaseOperations.adapt_json_value:
+        adapt = _ENCODE  # which is what it does, with an encoder that is there already
     empty = {kind: adapt(kind()) for kind in (dict, list)}
     return lambda value: adapt(value) if value else empty[type(value)]
 

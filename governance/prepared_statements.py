@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from django.db.models import AutoField, Expression, Field, Model, QuerySet
 from django.db.models.sql import InsertQuery, UpdateQuery
 
-from governance.binding import Binder, ByType, Convert, binder_of, is_stored_as_it_is
+from governance.binding import RowBinder, binder_of, is_stored_as_it_is
 from governance.db import thread_connection
 from governance.drivers import Sql, driver_of
 from governance.row_reader import RowReader
@@ -76,25 +76,22 @@ class _Compiled:
     def __init__(self, sql: str, parameters: Sequence[Any], *, database: Any) -> None:
         self.sql = Sql(sql, places=len(parameters), vendor=database.vendor)
         unopened = database.copy()
-        self._fixed = list(parameters)
-        self._places: list[tuple[int, str, ByType, Convert]] = [
-            (
-                place,
-                each.name,
-                *binder_of(each.output_field, for_save=each.for_save, database=unopened),
-            )
+        self._names: list[Any] = [
+            each.name if isinstance(each, Parameter) else place
             for place, each in enumerate(parameters)
-            if isinstance(each, Parameter)
         ]
+        self._fixed: dict[Any, Any] = {
+            place: each for place, each in enumerate(parameters) if not isinstance(each, Parameter)
+        }
+        self._bind = RowBinder(
+            binder_of(each.output_field, for_save=each.for_save, database=unopened)
+            if isinstance(each, Parameter)
+            else None
+            for each in parameters
+        )
 
     def bind(self, values: dict[str, Any]) -> list[Any]:
-        bound = self._fixed.copy()
-        # As `Binder` does, without a call for each value.
-        for place, name, by_type, prepare in self._places:
-            value = values[name]
-            convert = by_type.get(type(value), prepare)
-            bound[place] = value if convert is None else convert(value)
-        return bound
+        return self._bind(map((self._fixed | values).__getitem__, self._names))
 
 
 class _Statement:
@@ -228,7 +225,7 @@ class Insert(_Statement, Generic[M]):
     def __init__(self, model: type[M]) -> None:
         self._model: Any = model
         self._returning: dict[str, _Compiled] = {}
-        self._columns: dict[str, list[Binder]] = {}
+        self._binders: dict[str, RowBinder] = {}
         super().__init__({})
 
     def one(self, row: M) -> M:
@@ -289,17 +286,13 @@ class Insert(_Statement, Generic[M]):
         return read_and_prepare
 
     def _values(self, row: object, database: Any) -> list[Any]:
-        columns = self._columns.get(database.vendor)
-        if columns is None:
+        bind = self._binders.get(database.vendor)
+        if bind is None:
             unopened = database.copy()
-            columns = self._columns[database.vendor] = [
+            bind = self._binders[database.vendor] = RowBinder(
                 binder_of(field, for_save=True, database=unopened) for field in self._fields
-            ]
-        # As `Binder` does, without a call for each value.
-        return [
-            value if (convert := by_type.get(type(value), prepare)) is None else convert(value)
-            for value, (by_type, prepare) in zip(self._read(row), columns, strict=True)
-        ]
+            )
+        return bind(self._read(row))
 
     def _compile(self, database: Any, _size: int) -> _Compiled:
         return self._compile_insert(database, returning=())
