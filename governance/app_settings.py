@@ -113,12 +113,12 @@ class AppSettings:
         return value if setting.is_valid(value) else setting.default
 
 
-def values_of(declared: Iterable[DeclaredSetting]) -> list[Any]:
+def values_of(defaults: Mapping[str, Any]) -> list[Any]:
+    """Return the values of several settings by their names in Django's settings; one that is left out has its default."""
     holder: Any = object.__getattribute__(settings, "_wrapped")
     if type(holder) is Settings:  # nothing is put before the others
-        values = holder.__dict__
-        return [values.get(each.full_name, each.default) for each in declared]
-    return [_read(each.full_name, each.default) for each in declared]
+        return list(map(holder.__dict__.get, defaults, defaults.values()))
+    return [_read(name, default) for name, default in defaults.items()]
 
 
 def _read(name: str, default: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from django.conf import settings
 
-from governance.app_settings import WEEK, AppSettings, DeclaredSetting, Setting, values_of
+from governance.app_settings import WEEK, AppSettings, Setting, values_of
 from governance.core.policy import ApprovalRule, ToolLimits
 from governance.toolbox import ToolboxSettings
 
@@ -145,12 +145,14 @@ def setting_limits() -> ToolLimits:
     return _limits(timeout=timeout, ceiling=ceiling, approval_timeout=approval_timeout)
 
 
-def _declared(*names: str) -> list[DeclaredSetting]:
-    return [app_settings.DECLARED[name] for name in names]
+def _defaults_of(*names: str) -> dict[str, Any]:
+    """Return the defaults of settings by their names in Django's settings."""
+    declared = [app_settings.DECLARED[name] for name in names]
+    return {setting.full_name: setting.default for setting in declared}
 
 
-_OF_EACH_TOOL = _declared("APPROVAL", "ERROR_TEXT", "TOOL_TIMEOUTS")
-_OF_ALL_TOOLS = _declared("DEFAULT_TIMEOUT", "TIMEOUT_CEILING", "APPROVAL_TIMEOUT")
+_OF_EACH_TOOL = _defaults_of("APPROVAL", "ERROR_TEXT", "TOOL_TIMEOUTS")
+_OF_ALL_TOOLS = _defaults_of("DEFAULT_TIMEOUT", "TIMEOUT_CEILING", "APPROVAL_TIMEOUT")
 
 
 @lru_cache(maxsize=256)  # read for every call, and compared with those of the last one
@@ -165,7 +167,7 @@ def toolbox_settings() -> ToolboxSettings:
         ValueError: a setting has another type than it must have; the system checks say which.
     """
     global _parsed
-    values = values_of(_OF_TOOLBOX.values())
+    values = values_of(_TOOLBOX_DEFAULTS)
     known, settings_of_tools = _parsed
     if settings_of_tools is None or not all(map(is_, known, values)):
         parse = {name: setting.parse for name, setting in _OF_TOOLBOX.items()}
@@ -184,4 +186,5 @@ _OF_TOOLBOX = {
     for name, setting in app_settings.DECLARED.items()
     if hasattr(ToolboxSettings, name.lower())
 }
+_TOOLBOX_DEFAULTS = _defaults_of(*_OF_TOOLBOX)
 _parsed: tuple[list[Any], ToolboxSettings | None] = [], None

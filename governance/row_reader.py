@@ -1,12 +1,17 @@
 """What a queryset makes of the rows that the database returns, for SQL that was built once (sync ORM)."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
-from django.db.models import Model, signals
+import pydantic_core
+from django.db.models import JSONField, Model, signals
 from django.db.models.base import ModelState
+from django.db.models.expressions import Col
 from django.db.models.fields.related_descriptors import ForeignKeyDeferredAttribute
 from django.db.models.query_utils import DeferredAttribute
+
+Convert = Callable[[Any], Any]
 
 _OWN_BACKENDS = frozenset({"postgresql", "sqlite"})  # whose converters leave None as it is
 
@@ -17,7 +22,10 @@ class RowReader:
     def __init__(self, compiler: Any, *, is_model: bool, fetch_mode: Any) -> None:
         # A connection that is never opened: this lives longer than the thread of the one that is.
         unopened = compiler.connection.copy()
-        self._converters = list(_converters(compiler.select, unopened))
+        self._quick: list[tuple[int, Convert]] = []
+        self._others: list[tuple[int, Any, Any, bool]] = []
+        for place, (column, _sql, _alias) in enumerate(compiler.select):
+            self._look_at(place, column, unopened)
         self._annotations = dict(compiler.annotation_col_map or {})
         self._made: _InstanceReader | None = None
         if is_model:
@@ -25,7 +33,10 @@ class RowReader:
 
     def __call__(self, row: Sequence[Any], database: Any) -> Any:
         values = list(row)
-        for place, convert, column, leaves_none in self._converters:
+        for place, quick in self._quick:
+            if (value := values[place]) is not None:
+                values[place] = quick(value)
+        for place, convert, column, leaves_none in self._others:
             value = values[place]
             if value is not None or not leaves_none:
                 values[place] = convert(value, column, database)
@@ -36,15 +47,50 @@ class RowReader:
             setattr(made, name, values[place])
         return made
 
+    def _look_at(self, place: int, column: Any, database: Any) -> None:
+        """Find out how the values of a column are converted."""
+        by_database = database.ops.get_db_converters(column)
+        by_field = column.get_db_converters(database)
+        if quick := _quick_converter([*by_database, *by_field], column, database):
+            self._quick.append((place, quick))
+            return
+        leaves_none = database.vendor in _OWN_BACKENDS
+        self._others += [(place, convert, column, leaves_none) for convert in by_database]
+        self._others += [(place, convert, column, False) for convert in by_field]
 
-def _converters(select: Sequence[Any], database: Any) -> Iterator[tuple[int, Any, Any, bool]]:
-    """Yield the converters of the columns, by their places; the last word says whether None need not be converted."""
-    leaves_none = database.vendor in _OWN_BACKENDS
-    for place, (column, _sql, _alias) in enumerate(select):
-        for convert in database.ops.get_db_converters(column):
-            yield place, convert, column, leaves_none
-        for convert in column.get_db_converters(database):
-            yield place, convert, column, False
+
+def _quick_converter(converters: Sequence[Any], column: Any, database: Any) -> Convert | None:
+    """Return what converts values but None as these converters of a column do, and takes less time; None if nothing does."""
+    if len(converters) != 1 or database.vendor not in _OWN_BACKENDS:
+        return None
+    (convert,) = converters
+    if getattr(convert, "__func__", None) is JSONField.from_db_value:
+        return _json_parser(convert, column, database) if isinstance(column, Col) else None
+    name = getattr(convert, "__name__", "")
+    if database.vendor != "sqlite" or name not in _OF_TEXT:
+        return None
+    # The same ids and moments are in many rows of a turn.
+    cached = lru_cache(maxsize=1024)(lambda value: convert(value, column, database))
+    return _cached.setdefault(name, cached)
+
+
+_OF_TEXT = frozenset(
+    {"convert_booleanfield_value", "convert_datetimefield_value", "convert_uuidfield_value"}
+)
+_cached: dict[str, Convert] = {}
+
+
+def _json_parser(convert: Any, column: Any, database: Any) -> Convert | None:
+    if column.target.decoder is not None:
+        return None
+
+    def parse(value: Any) -> Any:
+        try:
+            return pydantic_core.from_json(value)
+        except ValueError:
+            return convert(value, column, database)
+
+    return parse
 
 
 class _InstanceReader:
