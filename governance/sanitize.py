@@ -4,8 +4,10 @@ import math
 import re
 from typing import Any
 
+import pydantic_core
+
 _REPLACEMENT = "\ufffd"
-_AS_THEY_ARE = (bool, int, type(None))
+_MAY_BE_REFUSED = re.compile(rb"\\u0000|NaN|Infinity")  # in JSON, where other texts may say so, too
 _TURNS_AROUND = re.compile("[\u202a-\u202e\u2066-\u2069]")  # the direction of what stands behind it
 
 
@@ -25,27 +27,26 @@ def sanitize_line(text: str, *, limit: int | None = None) -> str:
 
 
 def sanitize_json(value: Any) -> Any:
-    """Return the JSON value with what PostgreSQL refuses replaced, at every depth."""
+    """Return a copy of the JSON value with what PostgreSQL refuses replaced, at every depth."""
+    try:
+        written = pydantic_core.to_json(value)
+        # Next to nothing has to be replaced, and this copies it several times as fast.
+        return (
+            _sanitized(value)
+            if _MAY_BE_REFUSED.search(written)
+            else pydantic_core.from_json(written)
+        )
+    except ValueError:  # half a character, or deeper than it is read there
+        return _sanitized(value)
+
+
+def _sanitized(value: Any) -> Any:
     if isinstance(value, dict):
-        return _sanitize_dict(value)
+        return {sanitize_text(str(key)): _sanitized(item) for key, item in value.items()}
     if isinstance(value, str):
         return sanitize_text(value)
     if isinstance(value, list | tuple):
-        return [sanitize_json(item) for item in value]
+        return [_sanitized(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value
-
-
-def _sanitize_dict(value: dict[Any, Any]) -> dict[str, Any]:
-    """Do it for a dict. Every event is one, so what is plain is left without a call for each item."""
-    clean = {}
-    for key, item in value.items():
-        if type(key) is not str or not key.isascii() or "\x00" in key:
-            key = sanitize_text(str(key))
-        kind = type(item)
-        if kind is str and item.isascii() and "\x00" not in item:
-            clean[key] = item
-        else:
-            clean[key] = item if kind in _AS_THEY_ARE else sanitize_json(item)
-    return clean

@@ -95,7 +95,8 @@ class Answering:
         try:
             with stream:
                 messages = tuple(await self._with_files(request.messages))
-                request = replace(request, messages=messages)
+                if messages is not request.messages:
+                    request = replace(request, messages=messages)
                 with chat_span(request, reply, token=token):
                     await self._consume(request, reply, deltas)
                     stream.is_whole = True

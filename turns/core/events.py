@@ -6,6 +6,7 @@ from these classes. The events of tool calls are in `tool_events`.
 
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
+from itertools import repeat
 from typing import Annotated, Any, ClassVar, Literal, NotRequired
 
 from typing_extensions import TypedDict
@@ -39,17 +40,21 @@ class TurnEvent:
 
     def payload(self) -> dict[str, Any]:
         """Return the fields as the log stores them."""
-        return {
-            name: value
-            for name, is_needed in _fields_of(type(self))  # type: ignore[arg-type]  # a class has a hash
-            if (value := getattr(self, name)) is not None or is_needed
-        }
+        names, may_be_left_out = _fields_of(type(self))  # type: ignore[arg-type]  # a class has a hash
+        payload = dict(zip(names, map(getattr, repeat(self), names), strict=False))
+        for name in may_be_left_out:
+            if payload[name] is None:
+                del payload[name]
+        return payload
 
 
 @cache
-def _fields_of(event: type[TurnEvent]) -> list[tuple[str, bool]]:
-    """The fields of an event, and whether they have to be there."""
-    return [(field.name, field.default is MISSING) for field in fields(event)]
+def _fields_of(event: type[TurnEvent]) -> tuple[list[str], list[str]]:
+    """The fields of an event, and those of them that need not be there."""
+    known = fields(event)
+    return [field.name for field in known], [
+        field.name for field in known if field.default is not MISSING
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ A change of status is a compare-and-set. Which conversation is next is for `sche
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID, uuid4
@@ -208,8 +208,9 @@ def claim(conversation_id: UUID, *, process: Process, waits: bool = True) -> Cla
             if not CLAIM.run(pk=turn.pk, process_id=process.pk, at=state.now):
                 return None  # this process has lost its lease
             turn.epoch += 1
-            claimed, started, _message = _begin(conversation, turn, state)
-            return claimed, log.append(conversation, turn.pk, started, at=state.now)
+            started, _message = _begin(conversation, turn, state)
+            events = log.append(conversation, turn.pk, started, at=state.now)
+            return _claimed(turn), events
     except (IntegrityError, ConversationNotFound):
         return None
 
@@ -266,10 +267,10 @@ def _begin_at_once(
     checkpoint("before_claim")
     turn.status, turn.epoch, turn.started_at = TurnStatus.RUNNING.value, 1, state.now
     _TURN.one(turn)
-    claimed, started, message = _begin(conversation, turn, state)
+    started, message = _begin(conversation, turn, state)
     events = log.append(conversation, turn.pk, queued, started, at=state.now)
-    claimed = replace(
-        claimed,
+    claimed = _claimed(
+        turn,
         is_new=True,
         # A message that replaces another one has changed what is known of the history.
         prompt=None if queued.replaces else read_prompt_quickly(conversation, message),
@@ -292,9 +293,7 @@ def _check_room(conversation: Conversation, *, waiting: int, parent: Turn | None
         raise QueueIsFull
 
 
-def _begin(
-    conversation: Conversation, turn: Turn, state: _State
-) -> tuple[ClaimedTurn, TurnStart, Message]:
+def _begin(conversation: Conversation, turn: Turn, state: _State) -> tuple[TurnStart, Message]:
     """Add the message of a claimed turn, with the reports that are due."""
     at = state.now
     reports = take(conversation, at=at) if state.has_reports else []
@@ -302,7 +301,6 @@ def _begin(
     is_report_turn = bool(reports) and turn.source == REPORT_SOURCE
     content = reports if is_report_turn else [*reports, *turn.attachments, *said]
     message = messages.add(conversation, turn, role="user", content=content, at=at)
-    claimed = _claimed(turn)
     checkpoint("in_claim")
     started = TurnStart(
         user_message=turn.user_message,
@@ -314,10 +312,11 @@ def _begin(
         reports=[block["sub_agent"] for block in reports],
         attachments=turn.attachments or None,
     )
-    return claimed, started, message
+    return started, message
 
 
-def _claimed(turn: Turn) -> ClaimedTurn:
+def _claimed(turn: Turn, **read: Any) -> ClaimedTurn:
+    """Return a turn as its owner has it, with what was `read` for it at once."""
     return ClaimedTurn(
         id=turn.pk,
         conversation_id=turn.conversation_id,
@@ -331,6 +330,7 @@ def _claimed(turn: Turn) -> ClaimedTurn:
         parent_id=turn.parent_id,
         kind=_kind_of(turn),
         traceparent=turn.traceparent,
+        **read,
     )
 
 

@@ -146,7 +146,9 @@ class DatabaseJournal:
         """
         await self._store_answer()
         await self.flush()
-        answer = Answer(step=step, message=replace(message, interrupted=interrupted))
+        if message.interrupted != interrupted:
+            message = replace(message, interrupted=interrupted)
+        answer = Answer(step=step, message=message)
         if not calls:
             self._answer = answer
             return
