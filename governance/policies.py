@@ -209,7 +209,7 @@ class DatabasePolicySource:
 
     async def arefresh(self) -> bool:
         """`refresh` for coroutines."""
-        return await run_in_query_thread(self.refresh)()
+        return await _refresh(self)
 
     def on_change(self, listener: Callable[[], None]) -> None:
         """Call `listener` after every change of the limits in memory."""
@@ -228,6 +228,9 @@ class DatabasePolicySource:
                 Context().run(listener)
             except Exception:
                 logger.exception("A listener to changed limits failed")
+
+
+_refresh = run_in_query_thread(DatabasePolicySource.refresh)
 
 
 def _on_event_loop() -> bool:

@@ -12,7 +12,7 @@ from contextvars import Context
 from typing import Any, Protocol
 from uuid import UUID
 
-from turns import EVENTS, selectors
+from turns import EVENTS
 from turns.selectors import conversation_status
 from webchat.conf import app_settings
 from webchat.overview_tracker import EncodedOverview
@@ -83,15 +83,13 @@ class LogPoller:
         """Query the database once, and pass the answers to all sockets."""
         subscribers = tuple(self._subscribers)
         conversation_ids = {subscriber.conversation_id for subscriber in subscribers}
-        seqs = await selectors.last_seqs(conversation_ids=conversation_ids)
-        for subscriber in subscribers:
-            await subscriber.catch_up_to(seqs.get(subscriber.conversation_id, 0))
         user_ids = {subscriber.user_id for subscriber in subscribers}
-        overview = EncodedOverview(
-            await conversation_status.look(owners=user_ids, conversations=conversation_ids)
-        )
+        overview = await conversation_status.look(owners=user_ids, conversations=conversation_ids)
         for subscriber in subscribers:
-            subscriber.update_overview(overview)
+            await subscriber.catch_up_to(overview.last_seqs.get(subscriber.conversation_id, 0))
+        encoded = EncodedOverview(overview)
+        for subscriber in subscribers:
+            subscriber.update_overview(encoded)
             await asyncio.sleep(0)  # streamed text does not wait for all of them
 
     async def _run(self) -> None:

@@ -5,7 +5,7 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import uvicorn
@@ -49,6 +49,7 @@ class TurnServer(uvicorn.Server):
         self._exit_code = 0
         self._say = say
         self._drain: Drain | None = None
+        self._leaving = asyncio.Event()
 
     @property
     def exit_code(self) -> int:
@@ -88,6 +89,13 @@ class TurnServer(uvicorn.Server):
             host, port = listening.getsockname()[:2]
             self._say(f"Serving on http://{_address(host, port)} (Ctrl-C to stop)")
 
+    async def main_loop(self) -> None:
+        """Keep the date of answers current, until the server leaves. Once a second is enough, since that is no reason to poll."""
+        while not await self.on_tick(0):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(1):
+                    await self._leaving.wait()
+
     async def start_turns(self) -> None:
         """Start the turn supervisor. Tell of processes that this one does not hear."""
         for other in await runtime.unreachable():
@@ -98,6 +106,7 @@ class TurnServer(uvicorn.Server):
 
     def _leave(self) -> None:
         self.should_exit = True
+        self._leaving.set()
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -15,9 +15,9 @@ from tests.support import PATIENCE, eventually
 from tests.webchat.sockets import Closed, Socket
 from turns import selectors
 from turns.events import sinks
+from turns.selectors import conversation_status
 from turns.services import ConversationSummary
 from webchat import broadcast
-from webchat import log_poller as log_poller_module
 from webchat.log_poller import log_poller
 
 pytestmark = pytest.mark.usefixtures("site")
@@ -223,15 +223,15 @@ async def test_one_query_looks_for_all_sockets(
 ):
     settings.WEBCHAT_LOG_CHECK_INTERVAL = 3_600
     asked: list[Any] = []
-    last_seqs = selectors.last_seqs
+    look = conversation_status.look
 
-    async def counted(*, conversation_ids: Any) -> Any:
-        asked.append(set(conversation_ids))
-        return await last_seqs(conversation_ids=conversation_ids)
+    async def counted(*, owners: Any, conversations: Any) -> Any:
+        asked.append(set(conversations))
+        return await look(owners=owners, conversations=conversations)
 
     for _ in range(5):
         await connect().open()
-    monkeypatch.setattr(log_poller_module.selectors, "last_seqs", counted)
+    monkeypatch.setattr(conversation_status, "look", counted)
     await log_poller.poll()
     # A socket that comes rings, so another look may be under way.
     assert {len(ids) for ids in asked} == {1}
@@ -244,15 +244,15 @@ async def test_a_look_that_fails_is_not_the_last_one(
 ):
     settings.WEBCHAT_LOG_CHECK_INTERVAL = 0.02
     failures: list[int] = []
-    last_seqs = selectors.last_seqs
+    look = conversation_status.look
 
-    async def unlucky(*, conversation_ids: Any) -> Any:
+    async def unlucky(*, owners: Any, conversations: Any) -> Any:
         if len(failures) < 3:
             failures.append(1)
             raise OSError("no database")
-        return await last_seqs(conversation_ids=conversation_ids)
+        return await look(owners=owners, conversations=conversations)
 
-    monkeypatch.setattr(log_poller_module.selectors, "last_seqs", unlucky)
+    monkeypatch.setattr(conversation_status, "look", unlucky)
     use_layer(settings, drop=1.0)
     socket = await connect().open()
     await say(socket, "wait 0.01")

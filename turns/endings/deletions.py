@@ -132,11 +132,14 @@ async def _empty(conversation_id: UUID) -> bool:
     return bool(ids)
 
 
+_marked_for_removal = run_in_query_thread(attachments.marked_for_removal)
+
+
 async def _remove_files() -> None:
     """Remove all files that are marked. One that the storage does not remove is tried again with the next look."""
     refusals = attachments.Refusals()
     last: UUID | None = None
-    while found := await run_in_query_thread(attachments.marked_for_removal)(behind=last):
+    while found := await _marked_for_removal(behind=last):
         for last, path in found:
             if await in_storage_thread(refusals.remove, path):
                 await run_in_db_thread(attachments.delete_removed)([last])

@@ -1,6 +1,6 @@
 """The event log: appends events with gapless numbers, and reads them in the form of the wire (sync ORM)."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ from django.db.models import QuerySet, UUIDField
 from django.utils import timezone
 
 from governance.bulk_updates import update_each
-from governance.prepared_statements import Insert, Select, Several, Update, fields_of
+from governance.prepared_statements import Insert, Select, Update, fields_of
 from governance.sanitize import sanitize_json
 from turns.core.events import TurnEvent
 from turns.exceptions import ConversationNotFound
@@ -89,17 +89,6 @@ def last_seq(conversation_id: UUID) -> int:
     if found is None:
         raise ConversationNotFound
     return found
-
-
-def last_seqs(*, conversation_ids: Collection[UUID]) -> dict[UUID, int]:
-    """Return the numbers of the last events of several conversations; the caller has checked who asks."""
-    return dict(_LAST_SEQS.all(pks=conversation_ids))
-
-
-_LAST_SEQS = Select(
-    lambda pks: Conversation.objects.filter(pk__in=pks).order_by().values_list("pk", "last_seq"),
-    pks=Several(UUIDField()),
-)
 
 
 def locked_of(turn_id: UUID) -> Conversation | None:

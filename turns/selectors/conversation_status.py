@@ -78,7 +78,7 @@ class Overview:
     """How conversations stand: marks by owner and conversation, latest conversations by owner.
 
     `questions` and `background` are by the conversation that sub-agents work for. `edited` is when each owner has last
-    renamed, pinned or deleted one.
+    renamed, pinned or deleted one. `last_seqs` are the numbers of the last events.
     """
 
     marks: dict[Any, dict[UUID, StatusMark]] = field(default_factory=lambda: defaultdict(dict))
@@ -86,6 +86,7 @@ class Overview:
     questions: dict[UUID, list[SubAgentQuestion]] = field(default_factory=lambda: defaultdict(list))
     background: dict[UUID, list[BackgroundWork]] = field(default_factory=lambda: defaultdict(list))
     edited: dict[Any, datetime | None] = field(default_factory=dict)
+    last_seqs: dict[UUID, int] = field(default_factory=dict)
 
     def add(self, conversation: Conversation, mark: StatusMark) -> None:
         """Mark a conversation; of two marks the more urgent one stays, with what both count."""
@@ -98,8 +99,11 @@ def read(*, owners: Collection[Any] = (), conversations: Collection[UUID] = ()) 
     """Return the marks of some owners, and what is asked below some conversations; the caller has checked who asks."""
     latest = {row.owner_id: row for row in _LATEST.all(owners=owners)}
     edited = {owner_id: row.list_edited_at for owner_id, row in latest.items()}
-    overview = Overview(latest=latest, edited=edited)
-    lines = _Lines({*owners, *_owners_of(conversations)})
+    places = _PLACES.all(conversations=conversations)
+    last_seqs = {pk: last_seq for pk, _owner_id, last_seq in places}
+    overview = Overview(latest=latest, edited=edited, last_seqs=last_seqs)
+    # A sub-agent's conversation has the owner of its family: these are all who work for one.
+    lines = _Lines({*owners, *(owner_id for _pk, owner_id, _last_seq in places)})
     groups = [str(turn.pk) for turn in lines.active]
     questions = approval_store.open_questions(groups)
     running = governance_selectors.running_tools(groups)
@@ -148,11 +152,6 @@ def _at_work(turn: Turn, *, tools_running: int) -> StatusMark:
         tools_running=tools_running,
         is_queued=turn.status == TurnStatus.QUEUED,
     )
-
-
-def _owners_of(conversations: Collection[UUID]) -> Iterable[Any]:
-    """Whose these conversations are, and all that is done for them: a sub-agent's conversation has the owner of its family."""
-    return [owner_id for (owner_id,) in _OWNERS.all(conversations=conversations)]
 
 
 class _Lines:
@@ -222,9 +221,11 @@ def _left_behind(owners: Collection[Any]) -> Iterable[tuple[Conversation, Conver
 
 _OWNER = Conversation._meta.get_field("owner")
 _LATEST = Select(_latest, owners=Several(_OWNER))
-_OWNERS = Select(
+_PLACES = Select(
     lambda conversations: (
-        Conversation.objects.filter(pk__in=conversations).order_by().values_list("owner")
+        Conversation.objects.filter(pk__in=conversations)
+        .order_by()
+        .values_list("pk", "owner", "last_seq")
     ),
     conversations=Several(UUIDField()),
 )

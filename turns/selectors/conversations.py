@@ -196,9 +196,6 @@ def last_seq(*, conversation_id: UUID) -> int:
     return log.last_seq(conversation_id)
 
 
-last_seqs = run_in_query_thread(log.last_seqs)
-
-
 @run_in_query_thread
 def reaches_back(*, conversation_id: UUID, after: int) -> bool:
     """Return whether the log still has every event above `after`, and `after` is a number it has given."""
