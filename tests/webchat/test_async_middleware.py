@@ -1,0 +1,169 @@
+"""Django's middleware for coroutines: the same answers as Django's own, and a thread only for what waits."""
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import httpx
+import pytest
+from django.conf import settings as django_settings
+from django.contrib.auth.models import User
+from django.core.asgi import get_asgi_application
+from django.test import AsyncClient, Client, override_settings
+
+from webchat import async_middleware
+
+pytestmark = pytest.mark.usefixtures("site")
+
+OURS = "webchat.async_middleware."
+DJANGOS = {
+    "AuthenticationMiddleware": "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "CommonMiddleware": "django.middleware.common.CommonMiddleware",
+    "LocaleMiddleware": "django.middleware.locale.LocaleMiddleware",
+    "MessageMiddleware": "django.contrib.messages.middleware.MessageMiddleware",
+    "SessionMiddleware": "django.contrib.sessions.middleware.SessionMiddleware",
+}
+GERMAN = {"Accept-Language": "de-AT,de;q=0.9"}
+REQUESTS: list[tuple[str, str, dict[str, Any]]] = [
+    ("GET", "/login/", {}),
+    ("GET", "/login/", {"headers": GERMAN}),
+    ("GET", "/login/", {"headers": {"Host": "evil.example"}}),
+    ("GET", "/login", {}),
+    ("GET", "/nowhere/", {"headers": GERMAN}),
+    ("GET", "/", {}),
+    ("GET", "/admin/", {"headers": GERMAN}),
+    ("GET", "/api/conversations", {"headers": GERMAN}),
+    ("POST", "/api/conversations", {"json": {}}),
+    ("POST", "/login/", {"data": {"username": "ada", "password": "pw"}}),
+    ("POST", "/logout/", {}),
+]
+
+
+@pytest.fixture
+async def browser(person: User) -> AsyncIterator[Callable[..., httpx.AsyncClient]]:
+    """Return a function that opens browsers before the site, or before one that has Django's own middleware."""
+    opened: list[httpx.AsyncClient] = []
+
+    def open_one(*, djangos: bool = False, session: str = "") -> httpx.AsyncClient:
+        own = [DJANGOS.get(name.removeprefix(OURS), name) for name in django_settings.MIDDLEWARE]
+        assert set(DJANGOS.values()) <= set(own)
+        with override_settings(MIDDLEWARE=own if djangos else django_settings.MIDDLEWARE):
+            site = get_asgi_application()
+        cookies = {django_settings.SESSION_COOKIE_NAME: session} if session else {}
+        transport = httpx.ASGITransport(app=site)
+        opened.append(
+            httpx.AsyncClient(transport=transport, base_url="http://testserver", cookies=cookies)
+        )
+        return opened[-1]
+
+    yield open_one
+    for client in opened:
+        await client.aclose()
+
+
+@pytest.fixture
+def in_threads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the middleware whose halves were given to a thread, as it happens."""
+    given: list[str] = []
+    real = async_middleware.sync_to_async
+
+    def counted(half: Any, **how: Any) -> Any:
+        given.append(type(half.__self__).__name__)
+        return real(half, **how)
+
+    monkeypatch.setattr(async_middleware, "sync_to_async", counted)
+    return given
+
+
+def facts(answer: httpx.Response) -> tuple[Any, ...]:
+    """What two answers to the same request have in common: a token and a session are new in each."""
+    headers = {name: value for name, value in answer.headers.items() if name != "set-cookie"}
+    cookies = sorted(cookie.split("=")[0] for cookie in answer.headers.get_list("set-cookie"))
+    return answer.status_code, headers, cookies
+
+
+@pytest.mark.parametrize("is_signed_in", [False, True])
+@pytest.mark.parametrize(("method", "address", "how"), REQUESTS)
+async def test_an_answer_is_what_djangos_own_middleware_gives(
+    browser: Callable[..., httpx.AsyncClient],
+    user_client: AsyncClient,
+    method: str,
+    address: str,
+    how: dict[str, Any],
+    is_signed_in: bool,
+):
+    session = user_client.cookies[django_settings.SESSION_COOKIE_NAME].value
+    answers = []
+    for djangos in (False, True):
+        client = browser(djangos=djangos, session=session if is_signed_in else "")
+        if method == "POST" and "/api/" not in address:
+            page = await client.get("/login/" if not is_signed_in else "/admin/login/")
+            how = {
+                **how,
+                "data": {
+                    **how.get("data", {}),
+                    "csrfmiddlewaretoken": page.cookies.get("csrftoken", ""),
+                },
+            }
+        answers.append(facts(await client.request(method, address, **how)))
+    assert answers[0] == answers[1]
+
+
+async def test_a_request_that_stores_nothing_takes_no_thread_for_them(
+    browser: Callable[..., httpx.AsyncClient], in_threads: list[str], user_client: AsyncClient
+):
+    client = browser(session=user_client.cookies["sessionid"].value)
+    assert (await client.get("/", headers=GERMAN)).status_code in (200, 302)
+    in_threads.clear()
+    answer = await client.get("/api/conversations", headers=GERMAN)
+    assert (answer.status_code, answer.headers["Content-Language"]) == (200, "de")
+    assert in_threads == []
+
+
+async def test_the_texts_of_a_language_are_read_in_a_thread_once(
+    browser: Callable[..., httpx.AsyncClient],
+    in_threads: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(async_middleware.LocaleMiddleware, "_known", set())
+    client = browser()
+    for _ in range(2):
+        await client.get("/login/", headers=GERMAN)
+    assert in_threads.count("LocaleMiddleware") == 1
+    await client.get("/login/", headers={"Accept-Language": "en"})
+    assert in_threads.count("LocaleMiddleware") == 2
+
+
+async def test_what_is_kept_of_languages_is_bounded(
+    browser: Callable[..., httpx.AsyncClient],
+    in_threads: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(async_middleware, "MOST_KNOWN", 3)
+    monkeypatch.setattr(async_middleware.LocaleMiddleware, "_known", known := set[Any]())
+    client = browser()
+    for number in range(6):
+        await client.get("/login/", headers={"Accept-Language": f"de;q=0.{number}"})
+    assert len(known) == 3
+    known.clear()
+    answer = await client.get("/login/", headers={"Accept-Language": "de" + ",en;q=0.1" * 40})
+    assert (answer.headers["Content-Language"], known) == ("de", set())
+
+
+async def test_sessions_and_messages_are_stored_in_a_thread(
+    browser: Callable[..., httpx.AsyncClient], in_threads: list[str], user_client: AsyncClient
+):
+    client = browser()
+    page = await client.get("/login/")
+    token = page.cookies["csrftoken"]
+    in_threads.clear()
+    fields = {"username": "ada", "password": "pw", "csrfmiddlewaretoken": token}
+    answer = await client.post("/login/", data=fields)
+    assert (answer.status_code, "sessionid" in answer.cookies) == (302, True)
+    assert in_threads.count("SessionMiddleware") == 1
+
+
+def test_threads_get_the_same_answer(person: User):
+    client = Client()
+    client.force_login(person)
+    answer = client.get("/api/conversations", headers={"accept-language": "de"})
+    assert (answer.status_code, answer["Content-Language"]) == (200, "de")
