@@ -60,7 +60,7 @@ class RowReader:
 
 
 def _quick_converter(converters: Sequence[Any], column: Any, database: Any) -> Convert | None:
-    """Return what converts values but None as these converters of a column do, and takes less time; None if nothing does."""
+    """Return what does the same to values but None in less time, or None if these converters are anything else."""
     if len(converters) != 1 or database.vendor not in _OWN_BACKENDS:
         return None
     (convert,) = converters

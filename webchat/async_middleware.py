@@ -1,4 +1,4 @@
-"""Django's own middleware for coroutines: each half that waits for nothing runs at once.
+"""Django's own middleware for coroutines: each half that waits for nothing runs at once. `webchat.asgi` puts it in.
 
 Django hands both halves of each to the request's thread, and waits for it. For most requests that takes longer than what
 they ask for.
@@ -13,7 +13,7 @@ from django.contrib.auth import middleware as auth
 from django.contrib.messages import middleware as messages
 from django.contrib.sessions import middleware as sessions
 from django.http import HttpRequest
-from django.middleware import common, locale
+from django.middleware import clickjacking, common, csrf, locale, security
 from django.utils.deprecation import MiddlewareMixin
 
 MOST_KNOWN, LONGEST_KNOWN = 500, 200  # wishes for languages, and characters of one
@@ -44,6 +44,10 @@ class _AsyncMiddleware(MiddlewareMixin):
 
 async def _run(half: Callable[..., Any], *given: Any, waits: bool) -> Any:
     return await sync_to_async(half, thread_sensitive=True)(*given) if waits else half(*given)
+
+
+class SecurityMiddleware(_AsyncMiddleware, security.SecurityMiddleware):
+    """Waits for nothing."""
 
 
 class SessionMiddleware(_AsyncMiddleware, sessions.SessionMiddleware):
@@ -81,6 +85,30 @@ class CommonMiddleware(_AsyncMiddleware, common.CommonMiddleware):
     """Waits for nothing."""
 
 
+class CsrfViewMiddleware(_AsyncMiddleware, csrf.CsrfViewMiddleware):
+    """Needs a thread to compare a token: it may be in a form, and a refusal is a page."""
+
+    def __init__(self, get_response: Any) -> None:
+        super().__init__(get_response)
+        if self.async_mode:
+            self.process_view = self._process_view  # type: ignore[method-assign, assignment]  # Django looks what it is
+
+    def request_waits(self, request: HttpRequest) -> bool:
+        """Return whether the secret is in the session."""
+        return settings.CSRF_USE_SESSIONS
+
+    def response_waits(self, request: HttpRequest) -> bool:
+        """Return whether the secret is in the session."""
+        return settings.CSRF_USE_SESSIONS
+
+    async def _process_view(self, request: HttpRequest, view: Any, *given: Any) -> Any:
+        is_accepted = request.method in _SAFE or getattr(view, "csrf_exempt", False)
+        return await _run(super().process_view, request, view, *given, waits=not is_accepted)
+
+
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})  # Django compares no token of these
+
+
 class AuthenticationMiddleware(_AsyncMiddleware, auth.AuthenticationMiddleware):
     """Waits for nothing: who it is, is asked for where somebody needs to know."""
 
@@ -92,3 +120,7 @@ class MessageMiddleware(_AsyncMiddleware, messages.MessageMiddleware):
         """Return whether messages were added or shown."""
         storage = getattr(request, "_messages", None)
         return storage is not None and (storage.used or storage.added_new)
+
+
+class XFrameOptionsMiddleware(_AsyncMiddleware, clickjacking.XFrameOptionsMiddleware):
+    """Waits for nothing."""

@@ -77,7 +77,9 @@ class OverviewTracker:
         return known == entries or self._others(known) == self._others(entries)
 
     def _others(self, entries: Entries) -> Entries:
-        return {place: entry for place, entry in entries.items() if place != self._place}
+        others = dict(entries)  # a copy takes less time than a look at each
+        others.pop(self._place, None)
+        return others
 
 
 def _described(pk: UUID, mark: StatusMark) -> server_frames.BusyConversation:
