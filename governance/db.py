@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from functools import partial, wraps
 from threading import RLock, local
 from typing import Any, ParamSpec, TypeVar
@@ -25,6 +25,7 @@ R = TypeVar("R")
 
 MAX_LOCK_WAIT = 20.0  # seconds; after that the database's own lock decides
 _kept = local()
+_of_request: ContextVar[Any] = SyncToAsync.thread_sensitive_context  # None outside a request
 _write_lock = RLock()  # one who is through may cross again, by way of a coroutine
 _polls = ThreadPoolExecutor(max_workers=1, thread_name_prefix="database polls")
 _queries = ThreadPoolExecutor(max_workers=2, thread_name_prefix="database queries")
@@ -45,10 +46,10 @@ def run_in_db_thread(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any
 
 
 def run_in_db_thread_plainly(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
-    """Return the same for a task without a language and a request of its own, such as a turn's.
+    """Return the same for a function that needs no language, such as a turn's.
 
-    It runs in the same thread. What asgiref does besides, to carry these along, takes longer than the thread takes to
-    begin.
+    It runs in the same thread, but that of a request over HTTP: with SQLite it goes to the process's. What asgiref does
+    besides takes longer than the thread takes to begin.
     """
     crossing = _in_turn(function)
     by_asgiref = sync_to_async(crossing, thread_sensitive=True)
@@ -59,7 +60,9 @@ def run_in_db_thread_plainly(function: Callable[P, R]) -> Callable[P, Coroutine[
         if not _crosses_to_the_one_thread(loop):
             return await by_asgiref(*args, **kwargs)
         crossed: asyncio.Future[R] = loop.create_future()
-        run = partial(copy_context().run, crossing, *args, **kwargs)
+        context = copy_context()
+        context.run(_of_request.set, None)  # that thread is no request's
+        run = partial(context.run, crossing, *args, **kwargs)
         work = SyncToAsync.single_thread_executor.submit(_run_and_report, run, crossed, loop)
         try:
             return await crossed
@@ -145,10 +148,13 @@ def _is_sqlite_file() -> bool:
 
 
 def _crosses_to_the_one_thread(loop: asyncio.AbstractEventLoop) -> bool:
-    """Whether asgiref would run ORM code of this task in the one thread of the process. No request has its own here."""
+    """Whether ORM code of this task may run in the one thread of the process: nobody waits for it in another.
+
+    A request has a thread of its own, which would open SQLite's file anew. That takes longer than to store a message.
+    """
     return (
         getattr(AsyncToSync.executors, "current", None) is None
-        and SyncToAsync.thread_sensitive_context.get(None) is None
+        and (_of_request.get(None) is None or _is_sqlite_file())
         and loop not in AsyncToSync.loop_thread_executors
         and not SyncToAsync.deadlock_context.get(False)
     )
@@ -227,7 +233,7 @@ def _close_unusable_connections(*, keeps: bool) -> None:
     To open SQLite's file again takes longer than most of what is asked of it. To get a connection from a pool and
     give it back takes as long as four statements.
     """
-    lives_on = SyncToAsync.thread_sensitive_context.get(None) is None
+    lives_on = _of_request.get(None) is None
     is_only_one = len(connections.settings) == 1
     for known in [thread_connection()] if is_only_one else connections.all(initialized_only=True):
         if not (lives_on and _is_whole(known, keeps=keeps)):
