@@ -9,6 +9,7 @@ from typing import Any
 
 from asgiref.sync import sync_to_async
 from django.conf import settings
+from django.conf.urls.i18n import is_language_prefix_patterns_used
 from django.contrib.auth import middleware as auth
 from django.contrib.messages import middleware as messages
 from django.contrib.sessions import middleware as sessions
@@ -65,8 +66,10 @@ class LocaleMiddleware(_AsyncMiddleware, locale.LocaleMiddleware):
     _known: set[tuple[str, str]] = set()
 
     def request_waits(self, request: HttpRequest) -> bool:
-        """Return whether nobody has asked for the same languages yet."""
-        return _languages_asked_for(request) not in self._known
+        """Return whether nobody has asked for the same languages yet, or the address may name another."""
+        urls = getattr(request, "urlconf", settings.ROOT_URLCONF)
+        are_in_addresses, _ = is_language_prefix_patterns_used(urls)
+        return are_in_addresses or _languages_asked_for(request) not in self._known
 
     def process_request(self, request: HttpRequest) -> None:
         """Activate the language, and remember that its texts are there."""

@@ -6,9 +6,12 @@ from typing import Any
 import httpx
 import pytest
 from django.conf import settings as django_settings
+from django.conf.urls.i18n import i18n_patterns
 from django.contrib.auth.models import User
 from django.core.asgi import get_asgi_application as get_djangos_application
-from django.test import AsyncClient
+from django.http import HttpResponse
+from django.test import AsyncClient, RequestFactory
+from django.urls import path
 
 from webchat import async_middleware
 from webchat.asgi import get_asgi_application
@@ -138,6 +141,15 @@ async def test_the_texts_of_a_language_are_read_in_a_thread_once(
     assert in_threads.count("LocaleMiddleware") == 1
     await client.get("/login/", headers={"Accept-Language": "en"})
     assert in_threads.count("LocaleMiddleware") == 2
+
+
+def test_a_language_in_an_address_is_looked_for_in_a_thread():
+    middleware = async_middleware.LocaleMiddleware(lambda _request: HttpResponse())
+    request = RequestFactory().get("/de/page/")
+    middleware.process_request(request)
+    assert not middleware.request_waits(request)
+    request.urlconf = tuple(i18n_patterns(path("page/", lambda _request: HttpResponse())))  # type: ignore[attr-defined]
+    assert middleware.request_waits(request)
 
 
 async def test_what_is_kept_of_languages_is_bounded(
