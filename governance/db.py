@@ -48,7 +48,7 @@ def run_in_db_thread(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any
 def run_in_db_thread_plainly(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
     """Return the same for a function that needs no language, such as a turn's.
 
-    It runs in the same thread. Only with SQLite it runs in the one of the process also for a request over HTTP. What asgiref does
+    It runs in the same thread. With SQLite alone a request over HTTP goes to that of the process, too. What asgiref does
     besides takes longer than the thread takes to begin.
     """
     crossing = _in_turn(function)
