@@ -3,17 +3,7 @@
 import django
 from django.conf import settings
 from django.core.handlers.asgi import ASGIHandler
-
-_WITHOUT_THREADS = (
-    "django.middleware.security.SecurityMiddleware",
-    "django.contrib.sessions.middleware.SessionMiddleware",
-    "django.middleware.locale.LocaleMiddleware",
-    "django.middleware.common.CommonMiddleware",
-    "django.middleware.csrf.CsrfViewMiddleware",
-    "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "django.contrib.messages.middleware.MessageMiddleware",
-    "django.middleware.clickjacking.XFrameOptionsMiddleware",
-)
+from django.utils.module_loading import import_string
 
 
 class AsyncHandler(ASGIHandler):
@@ -25,15 +15,21 @@ class AsyncHandler(ASGIHandler):
     def load_middleware(self, is_async: bool = False) -> None:  # noqa: FBT001, FBT002 - Django calls it like this
         """Build the chain."""
         listed = settings.MIDDLEWARE
-        settings.MIDDLEWARE = [_here(name) if name in _WITHOUT_THREADS else name for name in listed]
+        settings.MIDDLEWARE = [_without_threads(name) for name in listed]
         try:
             super().load_middleware(is_async)
         finally:
             settings.MIDDLEWARE = listed
 
 
-def _here(name: str) -> str:
-    return f"webchat.async_middleware.{name.rpartition('.')[-1]}"
+def _without_threads(name: str) -> str:
+    """Return the name of what takes the place of a middleware, or the same name."""
+    from webchat import async_middleware  # noqa: PLC0415 - it needs Django's apps
+
+    ours = getattr(async_middleware, name.rpartition(".")[-1], None)
+    if isinstance(ours, type) and import_string(name) in ours.__bases__:
+        return f"{ours.__module__}.{ours.__name__}"
+    return name
 
 
 def get_asgi_application() -> AsyncHandler:

@@ -90,7 +90,7 @@ class TurnServer(uvicorn.Server):
             self._say(f"Serving on http://{_address(host, port)} (Ctrl-C to stop)")
 
     async def main_loop(self) -> None:
-        """Keep the date of answers current, until the server leaves. Once a second is enough, since that is no reason to poll."""
+        """Keep the date of answers current until the server leaves: a look in a second, where uvicorn's own takes ten."""
         while not await self.on_tick(0):
             with suppress(TimeoutError):
                 async with asyncio.timeout(1):

@@ -1,5 +1,6 @@
 """Django's middleware for coroutines: the same answers as Django's own, and a thread only for what waits."""
 
+import re
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -10,9 +11,11 @@ from django.conf.urls.i18n import i18n_patterns
 from django.contrib.auth.models import User
 from django.core.asgi import get_asgi_application as get_djangos_application
 from django.http import HttpResponse
-from django.test import AsyncClient, RequestFactory
+from django.middleware import common
+from django.test import AsyncClient, RequestFactory, override_settings
 from django.urls import path
 
+from governance.db import run_in_db_thread
 from webchat import async_middleware
 from webchat.asgi import get_asgi_application
 
@@ -102,6 +105,28 @@ async def test_an_answer_is_what_djangos_own_middleware_gives(
     assert answers[0] == answers[1]
 
 
+class CommonMiddleware(common.CommonMiddleware):
+    """A project's own."""
+
+    def process_response(self, request: Any, response: Any) -> Any:
+        """Say that it was here."""
+        response["X-Own"] = "yes"
+        return super().process_response(request, response)
+
+
+async def test_a_projects_own_subclass_stays(browser: Callable[..., httpx.AsyncClient]):
+    djangos = "django.middleware.common.CommonMiddleware"
+    listed = [
+        f"{__name__}.CommonMiddleware" if name == djangos else name
+        for name in django_settings.MIDDLEWARE
+    ]
+    with override_settings(MIDDLEWARE=listed):
+        client = browser()
+        assert listed == django_settings.MIDDLEWARE
+    assert (await client.get("/login/")).headers["X-Own"] == "yes"
+    assert "X-Own" not in (await browser().get("/login/")).headers
+
+
 async def test_a_request_that_stores_nothing_takes_no_thread_for_them(
     browser: Callable[..., httpx.AsyncClient], in_threads: list[str], user_client: AsyncClient
 ):
@@ -179,3 +204,17 @@ async def test_sessions_and_messages_are_stored_in_a_thread(
     answer = await client.post("/login/", data=fields)
     assert (answer.status_code, "sessionid" in answer.cookies) == (302, True)
     assert in_threads.count("SessionMiddleware") == 1
+    await client.get("/login/")
+    in_threads.clear()
+    person = await run_in_db_thread(User.objects.get)(username="ada")
+    person.is_staff = person.is_superuser = True
+    await run_in_db_thread(person.save)()
+    page = await client.get("/admin/auth/group/add/")
+    found = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', page.text)
+    assert found
+    assert "MessageMiddleware" not in in_threads
+    fields = {"name": "helpers", "csrfmiddlewaretoken": found[1]}
+    assert (await client.post("/admin/auth/group/add/", data=fields)).status_code == 302
+    assert in_threads.count("MessageMiddleware") == 1
+    shown = [(await client.get("/admin/auth/group/")).text.count("messagelist") for _ in range(2)]
+    assert shown[0] > shown[1]

@@ -41,7 +41,7 @@ class TurnEvent:
     def payload(self) -> dict[str, Any]:
         """Return the fields as the log stores them."""
         names, may_be_left_out = _fields_of(type(self))  # type: ignore[arg-type]  # a class has a hash
-        payload = dict(zip(names, map(getattr, repeat(self), names), strict=False))
+        payload = dict(zip(names, map(getattr, repeat(self), names), strict=True))
         for name in may_be_left_out:
             if payload[name] is None:
                 del payload[name]
