@@ -7,8 +7,10 @@ takes longer than the database takes to answer it.
 import threading
 from collections.abc import Callable, Sequence
 from types import NoneType
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NoReturn, Protocol, TypeAlias
 from uuid import UUID
+
+from governance.db import thread_connection
 
 Row = tuple[Any, ...]
 Values = Sequence[Any]
@@ -35,7 +37,9 @@ Bound: TypeAlias = tuple[Sql, Values]
 
 
 class Driver(Protocol):
-    """What asks a database for the thread whose connection it has."""
+    """What asks the default database for the thread whose connection it has. It raises the errors of Django."""
+
+    database: Any  # Django's connection
 
     def fetch(self, sql: Sql, values: Values, *, behind: Bound | None = None) -> list[Row]:
         """Return the rows of a statement. It reads what is there once the one `behind` which it goes is done."""
@@ -57,22 +61,32 @@ class Driver(Protocol):
 class _Cursor:
     """A cursor: that of Django, or the database's own, which takes its own SQL."""
 
-    def __init__(self, cursor: Any, *, is_own: bool) -> None:
+    def __init__(self, database: Any, cursor: Any, *, is_own: bool) -> None:
+        self.database = database
         self._cursor = cursor
         self._name = "own" if is_own else "text"
 
     def fetch(self, sql: Sql, values: Values, *, behind: Bound | None = None) -> list[Row]:
         if behind is not None:
             self.fetch(*behind)
-        self._cursor.execute(getattr(sql, self._name), values)
-        return list(self._cursor.fetchall())
+        try:
+            self._cursor.execute(getattr(sql, self._name), values)
+            return list(self._cursor.fetchall())
+        except self.database.Database.Error as error:
+            raise_as_django(error, self.database)
 
     def execute(self, sql: Sql, values: Values) -> int:
-        self._cursor.execute(getattr(sql, self._name), values)
+        try:
+            self._cursor.execute(getattr(sql, self._name), values)
+        except self.database.Database.Error as error:
+            raise_as_django(error, self.database)
         return int(self._cursor.rowcount)
 
     def execute_many(self, sql: Sql, many: Sequence[Values]) -> int:
-        self._cursor.executemany(getattr(sql, self._name), many)
+        try:
+            self._cursor.executemany(getattr(sql, self._name), many)
+        except self.database.Database.Error as error:
+            raise_as_django(error, self.database)
         return int(self._cursor.rowcount)
 
     def insert_many(self, sql: Sql, many: Sequence[Values]) -> None:
@@ -85,10 +99,11 @@ class _Postgres:
     The first statement of a transaction begins it. Rows are read as psycopg's cursor reads them.
     """
 
-    def __init__(self, connection: Any, cursor: Any) -> None:
+    def __init__(self, database: Any, cursor: Any) -> None:
         from psycopg import adapt, errors, generators, pq  # noqa: PLC0415 - an extra
 
-        self._connection = connection
+        self.database = database
+        self._connection = database.connection
         self._transformer = adapt.Transformer(cursor)
         self._errors = errors
         self._receive = generators.execute
@@ -97,25 +112,37 @@ class _Postgres:
         self._done = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
 
     def fetch(self, sql: Sql, values: Values, *, behind: Bound | None = None) -> list[Row]:
-        statement = self._render(sql, values)
-        if behind is not None:
-            # The server takes a snapshot for each. The rows are those of the last one.
-            statement = b"; ".join((self._render(*behind), statement))
-        result = self._ask(statement)
-        self._transformer.set_pgresult(result)
-        return list(self._transformer.load_rows(0, result.ntuples, tuple))
+        try:
+            statement = self._render(sql, values)
+            if behind is not None:
+                # The server takes a snapshot for each. The rows are those of the last one.
+                statement = b"; ".join((self._render(*behind), statement))
+            result = self._ask(statement)
+            self._transformer.set_pgresult(result)
+            return list(self._transformer.load_rows(0, result.ntuples, tuple))
+        except self._errors.Error as error:
+            raise_as_django(error, self.database)
 
     def execute(self, sql: Sql, values: Values) -> int:
-        return self._ask(self._render(sql, values)).command_tuples or 0
+        try:
+            return self._ask(self._render(sql, values)).command_tuples or 0
+        except self._errors.Error as error:
+            raise_as_django(error, self.database)
 
     def execute_many(self, sql: Sql, many: Sequence[Values]) -> int:
-        results = self._ask_all(b"; ".join(self._render(sql, values) for values in many))
-        return sum(result.command_tuples or 0 for result in results)
+        try:
+            results = self._ask_all(b"; ".join(self._render(sql, values) for values in many))
+            return sum(result.command_tuples or 0 for result in results)
+        except self._errors.Error as error:
+            raise_as_django(error, self.database)
 
     def insert_many(self, sql: Sql, many: Sequence[Values]) -> None:
         head = sql.own[0].index(_VALUES.encode()) + len(_VALUES)
-        first, *others = (self._render(sql, values) for values in many)
-        self._ask(b", ".join([first, *(row[head:] for row in others)]))
+        try:
+            first, *others = (self._render(sql, values) for values in many)
+            self._ask(b", ".join([first, *(row[head:] for row in others)]))
+        except self._errors.Error as error:
+            raise_as_django(error, self.database)
 
     def _render(self, sql: Sql, values: Values) -> bytes:
         """Return a statement with its values in their places."""
@@ -161,16 +188,15 @@ _LITERALS: dict[type, Callable[[Any], bytes]] = {
 _kept = threading.local()
 
 
-def driver_of(database: Any) -> Driver:
+def thread_driver() -> Driver:
     """Return what asks the default database for this thread; it is kept as long as the connection.
 
     It is Django's cursor if Django has to look at each statement.
     """
+    database = thread_connection()
     raw = database.connection
-    is_checked = database.health_check_done or not database.health_check_enabled
-    is_watched = database.force_debug_cursor or database.execute_wrappers
-    if raw is None or is_watched or not is_checked or database.needs_rollback:
-        return by_django(database)
+    if raw is None or database.needs_rollback or is_watched(database):
+        return _Cursor(database, database.cursor(), is_own=False)
     if getattr(_kept, "raw", None) is not raw:
         _kept.driver = _made(database, raw)
         _kept.raw = raw
@@ -178,18 +204,25 @@ def driver_of(database: Any) -> Driver:
     return driver
 
 
-def by_django(database: Any) -> Driver:
-    """Return a cursor of Django, who sees each statement."""
-    return _Cursor(database.cursor(), is_own=False)
+def is_watched(database: Any) -> bool:
+    """Whether Django has to look at each statement: somebody listens, or the connection has to be checked first."""
+    is_checked = database.health_check_done or not database.health_check_enabled
+    return bool(not is_checked or database.force_debug_cursor or database.execute_wrappers)
+
+
+def raise_as_django(error: Exception, database: Any) -> NoReturn:
+    """Raise an error of the database's library as Django's own of its kind, as its cursor does."""
+    with database.wrap_database_errors:
+        raise error
 
 
 def _made(database: Any, raw: Any) -> Driver:
     if database.vendor == "sqlite":
-        return _Cursor(raw.cursor(), is_own=True)
+        return _Cursor(database, raw.cursor(), is_own=True)
     cursor = database.cursor().cursor
     if database.vendor == "postgresql" and _begins_plainly(raw) and _binds_here(cursor):
-        return _Postgres(raw, cursor)
-    return _Cursor(cursor, is_own=False)
+        return _Postgres(database, cursor)
+    return _Cursor(database, cursor, is_own=False)
 
 
 def _begins_plainly(raw: Any) -> bool:

@@ -13,8 +13,7 @@ from django.db.models import AutoField, Expression, Field, Model, QuerySet
 from django.db.models.sql import InsertQuery, UpdateQuery
 
 from governance.binding import RowBinder, binder_of, is_stored_as_it_is
-from governance.db import thread_connection
-from governance.drivers import Sql, driver_of
+from governance.drivers import Sql, thread_driver
 from governance.row_reader import RowReader
 
 M = TypeVar("M", bound=Model)
@@ -143,7 +142,8 @@ class Select(_Statement, Generic[R]):
         return rows[0] if rows else None
 
     def _rows(self, values: dict[str, Any], *, lock: "Select[Any] | None" = None) -> list[R]:
-        database = thread_connection()
+        driver = thread_driver()
+        database = driver.database
         size = 0
         if self._lists:
             if not all(values[name] for name in self._lists):
@@ -154,13 +154,12 @@ class Select(_Statement, Generic[R]):
         if lock is not None:
             locking = lock._for(database)
             behind = locking.sql, locking.bind(values)
-        with database.wrap_database_errors:
-            rows = driver_of(database).fetch(compiled.sql, compiled.bind(values), behind=behind)
+        rows = driver.fetch(compiled.sql, compiled.bind(values), behind=behind)
         read = self._readers[database.vendor]
         return [read(row, database) for row in rows]
 
     def first(self, **values: Any) -> R | None:
-        rows = self.all(**values)
+        rows = self._rows(values)
         return rows[0] if rows else None
 
     def _spread(self, values: dict[str, Any]) -> int:
@@ -194,23 +193,20 @@ class Update(_Statement):
 
     def run(self, **values: Any) -> int:
         """Return how many rows were changed."""
-        database = thread_connection()
-        compiled = self._for(database)
-        with database.wrap_database_errors:
-            return driver_of(database).execute(compiled.sql, compiled.bind(values))
+        driver = thread_driver()
+        compiled = self._for(driver.database)
+        return driver.execute(compiled.sql, compiled.bind(values))
 
     def run_each(self, many: Iterable[dict[str, Any]]) -> int:
         """Update once for each of these values, in one crossing; return how many rows were changed in all."""
-        database = thread_connection()
-        compiled = self._for(database)
+        driver = thread_driver()
+        compiled = self._for(driver.database)
         bound = [compiled.bind(values) for values in many]
         if not bound:
             return 0
-        with database.wrap_database_errors:
-            driver = driver_of(database)
-            if len(bound) == 1:
-                return driver.execute(compiled.sql, bound[0])
-            return driver.execute_many(compiled.sql, bound)
+        if len(bound) == 1:
+            return driver.execute(compiled.sql, bound[0])
+        return driver.execute_many(compiled.sql, bound)
 
     def _compile(self, database: Any, _size: int) -> _Compiled:
         queryset, changes = self._build(**self._open())
@@ -230,15 +226,14 @@ class Insert(_Statement, Generic[M]):
 
     def one(self, row: M) -> M:
         """Insert one row; where the database makes its key, it has that now."""
-        database = thread_connection()
+        driver = thread_driver()
+        database = driver.database
         compiled = self._returning.get(database.vendor) or self._compile_returning(database)
         values = self._values(row, database)
-        with database.wrap_database_errors:
-            driver = driver_of(database)
-            if self._makes_key:
-                ((row.pk,),) = driver.fetch(compiled.sql, values)
-            else:
-                driver.execute(compiled.sql, values)
+        if self._makes_key:
+            ((row.pk,),) = driver.fetch(compiled.sql, values)
+        else:
+            driver.execute(compiled.sql, values)
         row._state.adding = False
         row._state.db = database.alias
         return row
@@ -250,11 +245,9 @@ class Insert(_Statement, Generic[M]):
         """
         if not rows:
             return
-        database = thread_connection()
-        compiled = self._for(database)
-        bound = [self._values(row, database) for row in rows]
-        with database.wrap_database_errors:
-            driver_of(database).insert_many(compiled.sql, bound)
+        driver = thread_driver()
+        compiled = self._for(driver.database)
+        driver.insert_many(compiled.sql, [self._values(row, driver.database) for row in rows])
 
     @cached_property
     def _makes_key(self) -> bool:

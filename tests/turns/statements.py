@@ -6,14 +6,15 @@ import pytest
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.utils import CursorWrapper
 
-from governance import drivers, prepared_statements
+from governance import drivers, transactions
 
 KINDS = ("SELECT", "INSERT", "UPDATE", "DELETE")
 
 
 def ask_by_django(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let prepared statements go by Django's cursor, too: whoever patches that sees what all threads ask."""
-    monkeypatch.setattr(prepared_statements, "driver_of", drivers.by_django)
+    """Let all statements go by Django's cursor: whoever patches that sees what all threads ask."""
+    for module in (drivers, transactions):
+        monkeypatch.setattr(module, "is_watched", lambda _: True)
 
 
 class Asked:

@@ -8,11 +8,11 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib.auth.models import AbstractBaseUser
-from django.db import transaction
 
 from governance import CallStatus, Cancellation, CancelReason, CancelSource, selectors
 from governance.db_clock import now_minus
 from governance.sanitize import sanitize_text
+from governance.transactions import atomic
 from turns.cancelling import cancel_requests
 from turns.cancelling.descendants import cancel_descendants
 from turns.core.turns import ACTIVE_STATUSES, BY_PEOPLE, LIVE_STATUSES, TurnStatus
@@ -165,7 +165,7 @@ def _once(
         turn_of(fresh, turn_id, permission="turns.cancel_any")
     except TurnNotFound:
         return CancelReceipt(outcome=OpOutcome.NOT_FOUND, turn_id=turn_id)
-    with transaction.atomic():
+    with atomic():
         turn = lock_turn_to_cancel(turn_id)
         if turn is None:
             return CancelReceipt(outcome=OpOutcome.NOT_FOUND, turn_id=turn_id)

@@ -8,10 +8,9 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db import transaction
-
 from governance import Cancellation, CancelReason, ToolOutcome, checkpoint
 from governance.selectors import CallRow
+from governance.transactions import atomic
 from turns.calls.serializers import result_events
 from turns.cancelling import cancel_requests, descendants
 from turns.core.events import TurnEvent
@@ -48,7 +47,7 @@ def end_turn(
     and may not have stored yet. `answer` is what it said last, unless that is stored. Without `waits` a locked
     conversation is skipped. An owner that hangs in the middle of a write must not block the process that finds it.
     """
-    with transaction.atomic():
+    with atomic():
         row = lock_ending_turn(turn_id, epoch=epoch, waits=waits)
         if row is None:
             return None

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
-from django.db import transaction
 from django.db.models import Q, UUIDField
 from django.utils.translation import gettext_noop as _
 
@@ -19,6 +18,7 @@ from governance.db import run_in_db_thread
 from governance.db_clock import database_now, now_minus
 from governance.prepared_statements import Select
 from governance.sanitize import sanitize_text
+from governance.transactions import atomic
 from turns.conf import app_settings
 from turns.core.events import CancelAcknowledged
 from turns.core.turns import BY_PEOPLE, TurnStatus
@@ -206,7 +206,7 @@ def _fixed(*, is_spoken: bool, was_cancelled: bool, left: list[str], agents: lis
 @run_in_db_thread
 def _store(pk: int, text: str) -> log.Batch | None:
     """Give the answer, unless somebody else has."""
-    with transaction.atomic():
+    with atomic():
         row = Acknowledgement.objects.select_related("turn").get(pk=pk)
         conversation = log.locked(row.turn.conversation_id)
         at = database_now()

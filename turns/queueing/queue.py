@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError
 from django.db.models import (
     Count,
     DateTimeField,
@@ -27,6 +27,7 @@ from governance import CancelSource, ScopeKind, checkpoint, traceparent
 from governance.prepared_statements import Insert, Select, Update, fields_of
 from governance.rows import NewRow
 from governance.sanitize import sanitize_line
+from governance.transactions import atomic
 from turns.agents.lookup import AgentConfig, read_config, terms_of
 from turns.attachments import rows as attached_files
 from turns.conf import app_settings
@@ -169,7 +170,7 @@ def enqueue(
     """
     turn = _new_turn(id=uuid4(), user_message=text, source=source, client_id=client_id)
     turn.parent = parent
-    with transaction.atomic():
+    with atomic():
         turn.conversation = conversation = _locked(conversation_id, writer)
         state = _state_of(conversation, process, client_id=client_id)
         if state.known is not None:
@@ -199,7 +200,7 @@ def claim(conversation_id: UUID, *, process: Process, waits: bool = True) -> Cla
     a conversation that somebody is writing is left alone.
     """
     try:
-        with transaction.atomic():
+        with atomic():
             conversation = log.locked(conversation_id, waits=waits)
             state = _state_of(conversation, process)
             turn = FIRST.first(pk=conversation.pk)

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
-from django.db import transaction
-
 from governance.db import run_in_db_thread_plainly
+from governance.transactions import atomic
 from turns.core.ports import ClaimedTurn
 from turns.core.turns import TurnEnding
 from turns.endings import report_delivery, turn_endings
@@ -104,7 +103,7 @@ def _store_together(writes: Sequence[EndingWrite]) -> dict[UUID, Notifications]:
     """
     parents = {write.turn.id: write.turn.parent_id for write in writes}
     try:
-        with transaction.atomic():
+        with atomic():
             told = {
                 write.turn.id: write(waits=False)
                 for write in sorted(writes, key=lambda write: -_depth(write.turn.id, parents))

@@ -7,12 +7,12 @@ from contextvars import Context
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from django.db import transaction
 from django.db.models import Exists, IntegerField, UUIDField
 
 from governance.db import run_in_db_thread
 from governance.prepared_statements import Changes, Update, fields_of
 from governance.sanitize import sanitize_text
+from governance.transactions import atomic
 from turns.core.ports import ClaimedTurn
 from turns.core.turns import TurnStatus
 from turns.models import Message, Turn
@@ -80,7 +80,7 @@ def store(texts: Sequence[StreamedText]) -> list[bool]:
     """
     ordered = sorted(range(len(texts)), key=lambda place: texts[place].turn.conversation_id)
     results = [False] * len(texts)
-    with transaction.atomic() if len(texts) > 1 else nullcontext():
+    with atomic() if len(texts) > 1 else nullcontext():
         for place in ordered:
             text = texts[place]
             results[place] = bool(

@@ -9,9 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import transaction
-
 from governance.db import run_in_db_thread_plainly
+from governance.transactions import atomic
 from turns.cancelling import cancel_requests
 from turns.core.events import TurnEvent
 from turns.core.exceptions import Fenced
@@ -77,7 +76,7 @@ class Write:
             Fenced: the turn has another owner or has ended.
         """
         turn = self._turn
-        with transaction.atomic():
+        with atomic():
             row = lock_live_turn(turn.id, epoch=turn.epoch)
             if row is None:
                 raise Fenced(f"turn {turn.id} is not ours any more")
