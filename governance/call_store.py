@@ -195,8 +195,8 @@ def _declared(tool: Tool | None) -> dict[str, Any]:
     if tool is None:
         return {}
     return {
-        "isolation": tool.isolation.value,
-        "concurrency": tool.concurrency.value,
+        "isolation": str(tool.isolation),
+        "concurrency": str(tool.concurrency),
         **display_fields(tool),
     }
 
@@ -224,11 +224,11 @@ def _started(call: LiveCall, *, at: datetime) -> dict[str, Any]:
     policy = call.limits.policy
     capped_from = policy.capped_from if policy else None
     return {
-        "status": CallStatus.RUNNING.value,
+        "status": str(CallStatus.RUNNING),
         "started_at": at,
         "queued_ms": to_ms(call.queued),
         "timeout_ms": limit_ms(call.timeout),
-        "timeout_source": call.timeout_source or "",
+        "timeout_source": str(call.timeout_source or ""),
         "asked_timeout_ms": None if capped_from is None else limit_ms(capped_from),
         "idle_timeout_ms": limit_ms(call.idle_timeout),
     }
@@ -241,22 +241,22 @@ def _ended(outcome: ToolOutcome, *, at: datetime) -> dict[str, Any]:
     ran = outcome.disposition is core_calls.Disposition.SETTLED or outcome.duration > 0
     cause = outcome.ended_by
     ended: dict[str, Any] = {
-        "status": outcome.status.value,
-        "error_type": outcome.error_type or "",
-        "disposition": outcome.disposition.value,
+        "status": str(outcome.status),
+        "error_type": str(outcome.error_type or ""),
+        "disposition": str(outcome.disposition),
         "result": sanitize_text(outcome.result),
         "images": [image.to_json() for image in outcome.images],
         "is_error": outcome.is_error,
-        "limit_reached": outcome.limit_reached or "",
+        "limit_reached": str(outcome.limit_reached or ""),
         "detail": sanitize_text(outcome.detail),
         "ended_at": at,
         "queued_ms": to_ms(outcome.queued),
         "duration_ms": to_ms(outcome.duration) if ran else None,
-        "ended_by_reason": cause.reason if cause else "",
-        "ended_by_source": cause.source if cause else "",
+        "ended_by_reason": str(cause.reason) if cause else "",
+        "ended_by_source": str(cause.source) if cause else "",
         "ended_by_name": cause.by if cause else "",
     }
     if outcome.timeout_source:
         ended["timeout_ms"] = limit_ms(outcome.timeout)
-        ended["timeout_source"] = outcome.timeout_source
+        ended["timeout_source"] = str(outcome.timeout_source)
     return ended

@@ -65,6 +65,13 @@ class Policies:
         default_factory=dict, init=False, compare=False, repr=False
     )
 
+    @property
+    def has_disabled(self) -> bool:
+        """Whether an administrator has switched any tool off."""
+        return not (
+            self.default.enabled and all(limits.enabled for limits in self.overrides.values())
+        )
+
     def is_enabled(self, name: str) -> bool:
         """Return whether no administrator has switched the tool off."""
         return self.default.enabled and self.overrides.get(name, _SILENT).enabled

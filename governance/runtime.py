@@ -24,7 +24,7 @@ from governance.core.tools import Isolation, Tool
 from governance.db import run_in_db_thread
 from governance.mcp_servers import runtime as mcp_servers
 from governance.per_loop import PerLoop
-from governance.policies import DatabasePolicySource
+from governance.policies import DatabasePolicySource, Policies
 from governance.private_files import (
     is_private_directory,
     make_directory,
@@ -58,11 +58,9 @@ async def get_executor() -> ToolExecutor:
 
 def disabled_reasons(tools: Iterable[Tool]) -> list[str]:
     """Return for each tool sentences that say why every call of it is refused now; empty if none is."""
-    is_enabled = _policies.policies.is_enabled
-    return [
-        tool.disabled_reason() or ("" if is_enabled(tool.name) else str(ToolDisabled(tool.name)))
-        for tool in tools
-    ]
+    policies = _policies.policies
+    has_disabled = policies.has_disabled
+    return [_disabled_reason(tool, policies) if has_disabled or tool.off else "" for tool in tools]
 
 
 def load() -> CallLoad:
@@ -168,6 +166,12 @@ def remove_workspace(scope: str) -> None:
             path.unlink()
         else:
             remove_directory(path)
+
+
+def _disabled_reason(tool: Tool, policies: Policies) -> str:
+    if reason := tool.disabled_reason():
+        return reason
+    return "" if policies.is_enabled(tool.name) else str(ToolDisabled(tool.name))
 
 
 def _make() -> ToolExecutor:

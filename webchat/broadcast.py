@@ -16,7 +16,8 @@ from functools import cache
 from typing import Any
 from uuid import UUID, uuid4
 
-from channels.layers import InMemoryChannelLayer, get_channel_layer
+from channels import DEFAULT_CHANNEL_LAYER
+from channels.layers import InMemoryChannelLayer, channel_layers, get_channel_layer
 
 from turns.events.sinks import Relay
 from webchat.conf import app_settings
@@ -109,7 +110,7 @@ class ChannelLayerSink:
 
 def is_layer_shared() -> bool:
     """Return whether the channel layer reaches other processes."""
-    layer = get_channel_layer()
+    layer = channel_layers.backends.get(DEFAULT_CHANNEL_LAYER) or get_channel_layer()
     return layer is not None and not isinstance(layer, InMemoryChannelLayer)
 
 

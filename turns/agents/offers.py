@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Generic, Protocol, TypeVar
 
 from django.utils.translation import gettext_noop as _
@@ -32,6 +33,7 @@ class Weighed(Protocol):
 
 
 T = TypeVar("T", bound=Weighed)
+_tokens = attrgetter("tokens")
 LEFT_OUT = _(
     "This agent has %(all)s tools, and its chat model is offered %(kept)s of them, the most that a request may carry. "
     "Left out: %(names)s. An administrator can choose the agent's tools."
@@ -49,7 +51,7 @@ class Offer(Generic[T]):
     @property
     def tokens(self) -> int:
         """About how many tokens the offered ones take of each request."""
-        return sum(tool.tokens for tool in self.tools)
+        return sum(map(_tokens, self.tools))
 
     @property
     def problem(self) -> str:
@@ -75,7 +77,7 @@ def offer(tools: Iterable[T], names: Sequence[str] | None, *, chat_model: str) -
     had = [tool for tool in tools if meant is None or tool.name in meant]
     most, most_tokens = app_settings.MAX_TOOLS, app_settings.MAX_TOOL_TOKENS
     most = min(most, most_tools(chat_model) or most)
-    if len(had) <= most and sum(tool.tokens for tool in had) <= most_tokens:
+    if len(had) <= most and sum(map(_tokens, had)) <= most_tokens:
         return Offer(tools=had, left_out=[])
     kept: set[str] = set()
     tokens = 0

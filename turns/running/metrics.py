@@ -5,6 +5,7 @@ so a scrape reads no history. What the database knows of all processes is in `si
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator
+from functools import lru_cache
 from itertools import islice, product
 from typing import Any
 from uuid import UUID
@@ -155,19 +156,19 @@ class MetricsSink:
                 _calls.labels(name, status)
 
     def _count_turn(self, event: dict[str, Any]) -> None:
-        _turns.labels(event["status"]).inc()
+        _series(_turns, event["status"]).inc()
         for name, direction in _DIRECTIONS.items():
-            _tokens.labels(direction).inc(event["usage"].get(name, 0))
+            _series(_tokens, direction).inc(event["usage"].get(name, 0))
         if event["error_code"]:
             _errors.labels(event["error_code"]).inc()
 
     def _count_call(self, event: dict[str, Any]) -> None:
         name = self._names.label(event["tool_name"])
-        _calls.labels(name, event["status"]).inc()
+        _series(_calls, name, event["status"]).inc()
         if event["disposition"] == Disposition.INDETERMINATE:
             _indeterminate.labels(name).inc()
         if _is_measured(event):
-            _tool_seconds.labels(name, event["status"]).observe(event["duration_ms"] / 1000)
+            _series(_tool_seconds, name, event["status"]).observe(event["duration_ms"] / 1000)
 
     def _count_repairs(self, event: dict[str, Any]) -> None:
         for repair in event["repairs"]:
@@ -175,6 +176,12 @@ class MetricsSink:
 
     def push(self, conversation_id: UUID, delta: dict[str, Any]) -> None:
         """Streamed text is not counted."""
+
+
+@lru_cache(maxsize=1024)
+def _series(metric: Any, *labels: str) -> Any:
+    """Return a series of a metric. Every event asks for some, and to find one takes longer than to count."""
+    return metric.labels(*labels)
 
 
 def _is_measured(event: dict[str, Any]) -> bool:
