@@ -64,7 +64,8 @@ class _Story:
             case "roll back":
                 transaction.set_rollback(True)
             case "refuse":
-                ToolPolicy.objects.create(tool_name=None, timeout_ms=1)
+                for _ in range(2):
+                    ToolPolicy.objects.create(tool_name="the same twice", timeout_ms=1)
             case "close":
                 connection.close()
 

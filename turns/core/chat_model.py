@@ -253,7 +253,8 @@ def _parse(arguments: str) -> tuple[str, dict[str, Any]]:
         return _TOO_DEEP, {}
     if not isinstance(parsed, dict):
         return "the arguments are not a JSON object", {}
-    return (_TOO_DEEP, {}) if _is_deeper(parsed, _DEPTH) else ("", parsed)
+    may_be_deep = arguments.count("{") + arguments.count("[") > _DEPTH
+    return (_TOO_DEEP, {}) if may_be_deep and _is_deeper(parsed, _DEPTH) else ("", parsed)
 
 
 _TOO_DEEP = "the arguments are nested too deeply"
