@@ -224,6 +224,7 @@ async def test_without_scripts_all_of_a_user_end_after_their_count(
     await expect(page.locator("#content-main")).to_contain_text("behind them: 1.")
     await page.get_by_label("Why").fill("runaway")
     await page.get_by_role("button", name="Yes, cancel 1").click()
+    await expect(page.get_by_role("status")).to_contain_text("Asked 1 to end")
 
     async def says_so() -> bool:
         """Read the page again: without scripts it stays as it was when the wait for its end was over."""
