@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 PAUSE = 4  # times what the last run took, counted from when it was due
 LONGEST_PAUSE = 0.5  # seconds
 CROWD = 100  # of a ticker: so many at once take turns less often
-CROWDED = 1.4  # times the spacing, then
+CROWDED = 1.2  # times the spacing, then
 
 
 class Throttle:
