@@ -80,7 +80,7 @@ class CancellationToken:
             callbacks, self._callbacks = self._callbacks, {}
         for callback in callbacks.values():
             try:
-                with contained():
+                with contained:
                     callback(cancellation)
             except Exception:
                 logger.exception("A cancellation callback failed")

@@ -21,7 +21,10 @@ _belongs_to_tool: ContextVar[bool] = ContextVar("code of a tool", default=False)
 
 
 class _Containment:
-    """What `contained()` returns. Every call enters it several times, and a generator costs five times as much."""
+    """Turns a request to exit into a `RuntimeError`, unless a signal to this process made it.
+
+    Every call enters it several times, and a generator costs five times as much.
+    """
 
     def __enter__(self) -> None:
         pass
@@ -33,12 +36,7 @@ class _Containment:
             raise failure_of(error) from error
 
 
-_CONTAINMENT = _Containment()
-
-
-def contained() -> _Containment:
-    """Turn a request to exit into a `RuntimeError`, unless a signal to this process made it."""
-    return _CONTAINMENT
+contained = _Containment()
 
 
 def failure_of(error: BaseException) -> RuntimeError:
@@ -79,11 +77,11 @@ class _Contained(Coroutine[Any, Any, Any]):
         self._coroutine = coroutine
 
     def send(self, value: Any) -> Any:
-        with contained():
+        with contained:
             return self._coroutine.send(value)
 
     def throw(self, *error: Any) -> Any:
-        with contained():
+        with contained:
             return self._coroutine.throw(*error)
 
     def close(self) -> None:

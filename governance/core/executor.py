@@ -256,7 +256,8 @@ class ToolExecutor:
         body = self._start(live, tool, arguments, host)
         # The policy may have been edited while the start was recorded.
         self._follow_policy(live, tool, host)
-        self._notify_moved(live, host, live.limits.apply_request())
+        if (change := live.limits.apply_request()) is not None:
+            self._notify_moved(live, host, change)
         ending = await self._watcher.watch(live, body)
         if ending.kind is not EndingKind.BODY:
             ending = await self._watcher.end(live, body, ending, host)

@@ -102,7 +102,7 @@ def settled(
     value = body.result()
     render = live.tool.render if live.tool else None
     try:
-        with contained():
+        with contained:
             text = as_text(render(value) if render else value, limit=result_limit)
         return _outcome(live, CallStatus.SUCCEEDED, _with_cap(live, text), value=value)
     except Exception as unserialisable:  # rendering is the tool's code, too
@@ -176,7 +176,7 @@ def late(body: "asyncio.Future[Any]", *, after: float, result_limit: int) -> Lat
     if (error := body.exception()) is not None:
         return LateSettlement(kind="raised", text=type(error).__name__, after=after)
     try:
-        with contained():
+        with contained:
             text = as_text(body.result(), limit=result_limit)
     except Exception:  # noqa: BLE001 - whatever a value does when it is written
         text = ""

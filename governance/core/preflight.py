@@ -92,7 +92,7 @@ class Preflight:
     def _tool_policy(self, live: LiveCall, tool: Tool, host: Host) -> Policy:
         """Return the tool's policy, without regard to the host that the call reaches."""
         levels = self._policies.levels(tool)
-        if not tool.needs_approval(live.call.input):
+        if tool.asks_for is not None and not tool.needs_approval(live.call.input):
             levels = replace(levels, declared=replace(levels.declared, approval=None))
         given = (levels, live.limits.hint, host.approval)
         known = self._resolved.get(tool.name)
@@ -103,7 +103,7 @@ class Preflight:
 
     def _checked(self, live: LiveCall, host: Host) -> CheckedCall | ToolOutcome:
         try:
-            with contained():
+            with contained:
                 return self._find_tool(live, host)
         except GovernanceError as error:
             return outcomes.refused(live, error)
@@ -118,7 +118,7 @@ class Preflight:
         if host.allowed is not None and live.call.tool_name not in host.allowed:
             raise UnknownTool(live.call.tool_name)
         tool = live.tool = live.own_tool or self._registry.get(live.call.tool_name)
-        if reason := tool.disabled_reason():
+        if tool.off is not None and (reason := tool.disabled_reason()):
             raise ToolDisabled(tool.name, reason)
         if live.call.problem:
             raise InvalidToolInput(tool.name, live.call.problem)

@@ -205,7 +205,7 @@ class Tool:
         if self.asks_for is None:
             return True
         try:
-            with contained():
+            with contained:
                 return self.asks_for(call_input)
         except Exception:  # the input may be anything: when in doubt, a person is asked
             logger.exception("A tool could not tell whether it asks", extra={"tool": self.name})
@@ -220,7 +220,7 @@ class Tool:
         if self.off is None:
             return ""
         try:
-            with contained():
+            with contained:
                 return self.off()
         except Exception:  # the body will say what is wrong
             logger.exception("A tool could not tell whether it is off", extra={"tool": self.name})

@@ -17,7 +17,7 @@ class CoroutineInvoker:
         if tool.context_parameter is not None:
             keywords[tool.context_parameter] = context
         try:
-            with contained():
+            with contained:
                 return await tool.function(**keywords)
         finally:
             context.returned()
