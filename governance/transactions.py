@@ -1,6 +1,6 @@
 """Transactions of the default database that begin and are committed by the shortest way (sync ORM).
 
-A turn has four. With SQLite, Django takes a seventh of all steps in the database thread for their beginnings and ends.
+A turn has four. With SQLite, Django takes a sixth of all steps in the database thread for their beginnings and ends.
 """
 
 from sqlite3 import Error
