@@ -1,30 +1,27 @@
 """Streams text to whoever watches: at once, but at most twenty times a second, and stores it every second.
 
-Neither waits for the other: text is not late because the database is slow. All streams of a process are pushed by one
-ticker, in one callback.
+Neither waits for the other: text is not late because the database is slow. Each stream has its own pace. If all were
+pushed together, the last ones would wait for the others.
 """
 
-from governance.per_loop import PerLoop
 from turns.core.ports import TurnJournal
-from turns.core.throttle import Throttle, Ticker
-
-_tickers: PerLoop[Ticker] = PerLoop()
+from turns.core.throttle import CallbackThrottle, Throttle
 
 
 class DeltaStream:
-    """Coalesces the deltas of one message. `save_every` in seconds; without a `ticker` it takes that of the process."""
+    """Coalesces the deltas of one message. `push_every` and `save_every` are in seconds."""
 
     def __init__(
         self,
         journal: TurnJournal,
         *,
         step: int,
-        ticker: Ticker | None = None,
+        push_every: float = 0.05,
         save_every: float = 1.0,
     ) -> None:
         self._journal = journal
         self._step = step
-        self._ticker = ticker
+        self._pushes = CallbackThrottle(self._push, spacing=push_every)
         self._save_every = save_every
         self._pieces: list[str] = []
         self._fresh: list[str] = []
@@ -44,15 +41,14 @@ class DeltaStream:
             raise error
         if self._is_closed:
             return
-        if self._saves is None or self._ticker is None:
-            self._ticker = self._ticker or _tickers.get_or_make(Ticker)
+        if self._saves is None:
             self._saves = Throttle(
                 self._save, spacing=self._save_every, name="save of streamed text"
             )
             self._saves.wait(self._save_every)
         self._pieces.append(text)
         self._fresh.append(text)
-        self._ticker.request(self._push)
+        self._pushes.request()
         self._saves.request()
 
     async def close(self) -> None:
@@ -65,8 +61,7 @@ class DeltaStream:
     def discard(self) -> None:
         """Push and store nothing more."""
         self._is_closed = True
-        if self._ticker is not None:
-            self._ticker.withdraw(self._push)
+        self._pushes.withdraw()
         if self._saves is not None:
             self._saves.stop()
 

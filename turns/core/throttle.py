@@ -5,8 +5,7 @@ from collections.abc import Awaitable, Callable
 
 PAUSE = 4  # times what the last run took, counted from when it was due
 LONGEST_PAUSE = 0.5  # seconds
-CROWD = 100  # of a ticker: so many at once take turns less often
-CROWDED = 1.2  # times the spacing, then
+COMMON = 0.025  # seconds: callbacks are called at the nearest multiple, many in one iteration of the loop
 
 
 class Throttle:
@@ -74,36 +73,38 @@ class Throttle:
         self._arm()
 
 
-class Ticker:
-    """Does what many want in one callback: at once after a rest, else `spacing` seconds after the last time.
+class CallbackThrottle:
+    """Calls something as often as it is wanted: at once after a rest, else about `spacing` seconds after the last call.
 
-    It rests at least as long as its last run took or was late. So a busy process gets to everything else. The
-    work must not raise.
+    After a call that took long, or came late, it rests at least as long. So a busy process gets to everything else. What
+    is called must not raise.
     """
 
-    def __init__(self, *, spacing: float = 0.05) -> None:
+    def __init__(self, callback: Callable[[], None], *, spacing: float) -> None:
+        self._callback = callback
         self._spacing = spacing
-        self._next = float("-inf")
-        self._wanted: dict[Callable[[], None], None] = {}
+        self._next = float("-inf")  # when it may call again
         self._timer: asyncio.TimerHandle | None = None
 
-    def request(self, work: Callable[[], None]) -> None:
-        """Do it in the next round, once."""
-        self._wanted[work] = None
-        if self._timer is None:
-            loop = asyncio.get_running_loop()
-            due_at = max(loop.time(), self._next)
-            self._timer = loop.call_at(due_at, self._tick, due_at)
+    def request(self) -> None:
+        """Call as soon as it may, once for all that ask until then."""
+        if self._timer is not None:
+            return
+        loop = asyncio.get_running_loop()
+        if (now := loop.time()) >= self._next:
+            self._call(loop, now)
+        else:
+            due_at = round(self._next / COMMON) * COMMON
+            self._timer = loop.call_at(due_at, self._call, loop, due_at)
 
-    def withdraw(self, work: Callable[[], None]) -> None:
-        """Do it no more, unless it is requested again."""
-        self._wanted.pop(work, None)
+    def withdraw(self) -> None:
+        """Call no more, unless it is requested again."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
-    def _tick(self, due_at: float) -> None:
+    def _call(self, loop: asyncio.AbstractEventLoop, due_at: float) -> None:
         self._timer = None
-        wanted, self._wanted = self._wanted, {}
-        for work in wanted:
-            work()
-        now = asyncio.get_running_loop().time()
-        spacing = self._spacing * (CROWDED if len(wanted) > CROWD else 1)
-        self._next = max(due_at + spacing, now + min(now - due_at, LONGEST_PAUSE))
+        self._callback()
+        now = loop.time()
+        self._next = max(due_at + self._spacing, now + min(now - due_at, LONGEST_PAUSE))
