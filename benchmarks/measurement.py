@@ -42,7 +42,7 @@ class Effort:
 FULL = Effort(
     rounds=41,
     warm_ups=5,
-    turns=120,
+    turns=360,
     cancels=60,
     deadlines=1000,
     deadline_rounds=5,

@@ -26,7 +26,7 @@ async def _measure(site: Site, effort: Effort) -> Row:
     ours: list[Timed] = []
     bare: list[Timed] = []
     async with client_of(door) as http, Tabs(door, http, 1) as tabs:
-        for _ in range(effort.warm_ups + effort.clicks):
+        for _ in range(effort.warm_ups + effort.turns):
             ours.append(await _turn(tabs.all[0], clock))
             bare.append(await timed(of_library))
     return latency(
