@@ -1,11 +1,13 @@
 """Pacing: work that comes again and again, done as often as it can be without holding up everything else."""
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 
 PAUSE = 4  # times what the last run took, counted from when it was due
 LONGEST_PAUSE = 0.5  # seconds
-COMMON = 0.025  # seconds: callbacks are called at the nearest multiple, many in one iteration of the loop
+GRID = 0.025  # seconds: callbacks that wait are called at multiples of it, many in one iteration of the loop
+_ROUNDING = 1e-6  # of the grid: what floats make of a moment that lies on it
 
 
 class Throttle:
@@ -74,7 +76,7 @@ class Throttle:
 
 
 class CallbackThrottle:
-    """Calls something as often as it is wanted: at once after a rest, else about `spacing` seconds after the last call.
+    """Calls something as often as it is wanted: at once after a rest, else once `spacing` seconds are over.
 
     After a call that took long, or came late, it rests at least as long. So a busy process gets to everything else. What
     is called must not raise.
@@ -94,7 +96,7 @@ class CallbackThrottle:
         if (now := loop.time()) >= self._next:
             self._call(loop, now)
         else:
-            due_at = round(self._next / COMMON) * COMMON
+            due_at = math.ceil(self._next / GRID - _ROUNDING) * GRID
             self._timer = loop.call_at(due_at, self._call, loop, due_at)
 
     def withdraw(self) -> None:

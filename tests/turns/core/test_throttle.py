@@ -1,13 +1,14 @@
 """Work that is wanted often is done one run at a time, and less often the longer it takes. It never runs once stopped."""
 
 import asyncio
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from tests.governance.core.support import advance, on_manual_clock, settle
 from tests.support import eventually
-from turns.core.throttle import COMMON, LONGEST_PAUSE, PAUSE, CallbackThrottle, Throttle
+from turns.core.throttle import GRID, LONGEST_PAUSE, PAUSE, CallbackThrottle, Throttle
 
 
 class Work:
@@ -132,16 +133,31 @@ async def test_a_callback_is_called_at_once_after_a_rest_and_then_at_its_pace():
 async def test_callbacks_that_wait_are_called_in_one_iteration_of_the_loop():
     """Each iteration asks the system for what is ready, which costs as much as a callback."""
     loop: Any = asyncio.get_running_loop()
-    loop.jump(COMMON * 0.6)
+    loop.jump(GRID * 0.1)
     many = [Calls() for _ in range(3)]
     for calls in many:
-        throttle = CallbackThrottle(calls, spacing=2 * COMMON)
+        throttle = CallbackThrottle(calls, spacing=2 * GRID)
         throttle.request()
         throttle.request()
-        loop.jump(COMMON * 0.3)
-    await advance(3 * COMMON)
+        loop.jump(GRID * 0.3)
+    await advance(3 * GRID)
     assert [len(calls.at) for calls in many] == [2, 2, 2]
     assert len({calls.at[1] for calls in many}) == 1
+
+
+@pytest.mark.parametrize("begun_after", [0, 0.01, 0.02])
+@on_manual_clock
+async def test_a_callback_is_never_called_more_often_than_it_may(begun_after):
+    loop: Any = asyncio.get_running_loop()
+    loop.jump(begun_after)
+    calls = Calls()
+    throttle = CallbackThrottle(calls, spacing=2 * GRID)
+    for _ in range(300):
+        throttle.request()
+        await advance(0.007)
+    gaps = [later - earlier for earlier, later in pairwise(calls.at)]
+    assert min(gaps) >= 2 * GRID - 1e-6
+    assert max(gaps) <= 3 * GRID + 1e-6
 
 
 @pytest.mark.parametrize(
