@@ -41,7 +41,7 @@ class BodyWatcher:
             body.deadline.close()
         if body.returned_at is not None and not body.is_done:  # its return is still on its way here
             await asyncio.wait({body.task}, timeout=self._grace)
-        if ending.kind is not EndingKind.BODY and not body.has_value:
+        if ending is not BODY_ENDED and not body.has_value:
             return ending
         reached = body.limit_reached
         if reached is None:  # just in time, however late that was noticed (T11)

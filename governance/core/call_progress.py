@@ -1,7 +1,6 @@
 """The progress that a running tool reports: signs of life, its share of work, its output (T6, V1)."""
 
-import asyncio
-import threading
+from asyncio.events import _get_running_loop
 
 from governance.core.call_limits import CallLimits
 from governance.core.calls import Progress
@@ -20,9 +19,7 @@ class CallProgress:
         "_ending",
         "_is_closed",
         "_limits",
-        "_loop",
         "_output",
-        "_thread",
         "has_pending_progress",
         "last",
         "last_notified_at",
@@ -36,8 +33,6 @@ class CallProgress:
         self._ending = ending
         self._output: Excerpt | None = None
         self._is_closed = False
-        self._loop = asyncio.get_running_loop()
-        self._thread = threading.get_ident()
 
     @property
     def output(self) -> str:
@@ -50,8 +45,9 @@ class CallProgress:
 
     def report(self, progress: Progress) -> None:
         """Take a sign of life from the tool, from any thread."""
-        if threading.get_ident() != self._thread:
-            self._loop.call_soon_threadsafe(self.report, progress)
+        loop = self._ending.get_loop()
+        if _get_running_loop() is not loop:
+            loop.call_soon_threadsafe(self.report, progress)
             return
         deadline = self._limits.deadline
         if deadline is None or self._is_closed:

@@ -10,6 +10,7 @@ from governance.core.cancellation import Cancellation
 from governance.core.deadline import Limit
 from governance.core.exceptions import IllegalTransition
 from governance.core.images import ResultImage
+from governance.core.value_objects import value_object
 
 
 class CallStatus(StrEnum):
@@ -96,7 +97,7 @@ class Disposition(StrEnum):
     INDETERMINATE = "indeterminate"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class ToolCall:
     """What a model asked for. `scope` is opaque; `position` is its place in the step, from 0.
 
@@ -121,7 +122,7 @@ class Progress:
     output: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_object
 class ToolOutcome:
     """How a call ended: exactly one for every call.
 

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Self
 
 from governance.core.cancel_reasons import CancelReason, CancelSource
@@ -92,7 +93,7 @@ class CancellationToken:
             if (cancellation := self._cancellation) is None:
                 key = object()
                 self._callbacks[key] = callback
-                return lambda: self._forget(key)
+                return partial(self._forget, key)
         callback(cancellation)
         return _nothing
 

@@ -26,3 +26,4 @@ class Ending:
 
 
 BODY_ENDED = Ending(kind=EndingKind.BODY)
+"""The one ending of its kind, so `is` tells it."""

@@ -19,7 +19,7 @@ from governance.core.calls import CallStatus, ToolCall, ToolOutcome
 from governance.core.cancel_reasons import CancelReason
 from governance.core.cancellation import Cancellation, CancellationToken
 from governance.core.deadline import DeadlineChange
-from governance.core.endings import EndingKind
+from governance.core.endings import BODY_ENDED
 from governance.core.exceptions import GovernanceError
 from governance.core.invokers.coroutine import CoroutineInvoker
 from governance.core.limiter import Limiter, Limits, Ticket
@@ -197,12 +197,14 @@ class ToolExecutor:
             if isinstance(checked, ToolOutcome):
                 return checked
             tool, arguments = checked
-            self._supersede(live, tool)
+            if tool.concurrency is Concurrency.SUPERSEDE:
+                self._supersede(live, tool)
+            ticket = _ticket_of(live, tool, host)
             try:
-                ticket = await self._queue(live, tool, host)
+                has_slot = self._enters_at_once(live, ticket) or await self._queue(live, ticket)
             except GovernanceError as error:
                 return outcomes.refused(live, error)
-            if ticket is None:
+            if not has_slot:
                 break
             try:
                 if not ticket.has_waited or self._preflight.still_allows(live, tool, host):
@@ -211,33 +213,21 @@ class ToolExecutor:
                 self._limiter.leave(ticket)
         return outcomes.not_started(live)
 
-    async def _queue(self, live: LiveCall, tool: Tool, host: Host) -> Ticket | None:
-        """Wait for a slot; None if the call was cancelled."""
-        ticket = Ticket(
-            scope=live.call.scope,
-            tool_name=tool.name,
-            pool=tool.pool,
-            concurrency=tool.concurrency,
-            isolation=tool.isolation,
-            max_running=live.limits.policy.max_running if live.limits.policy else None,
-            max_in_scope=host.max_parallel,
-            counts=not tool.only_waits,
-            call_id=live.id,
-        )
-        if not live.token.is_cancelled and self._limiter.enter_at_once(ticket):
-            return ticket
+    def _enters_at_once(self, live: LiveCall, ticket: Ticket) -> bool:
+        return not live.token.is_cancelled and self._limiter.enter_at_once(ticket)
+
+    async def _queue(self, live: LiveCall, ticket: Ticket) -> bool:
+        """Wait for a slot. Return False if the call was cancelled."""
         loop = asyncio.get_running_loop()
         asked_at = loop.time()
         try:
             with self._notifier.waiting(live, partial(self._limiter.obstacle, ticket)):
-                return ticket if await self._limiter.enter(ticket, token=live.token) else None
+                return await self._limiter.enter(ticket, token=live.token)
         finally:
             live.queued += loop.time() - asked_at
 
     def _supersede(self, live: LiveCall, tool: Tool) -> None:
         """Cancel the earlier calls that this one takes the place of (C9)."""
-        if tool.concurrency is not Concurrency.SUPERSEDE:
-            return
         for other in self._scopes.active(live.call.scope):
             # By name: a tool may be made for each of its calls.
             if other is not live and other.tool is not None and other.tool.name == tool.name:
@@ -259,9 +249,9 @@ class ToolExecutor:
         if (change := live.limits.apply_request()) is not None:
             self._notify_moved(live, host, change)
         ending = await self._watcher.watch(live, body)
-        if ending.kind is not EndingKind.BODY:
+        if ending is not BODY_ENDED:
             ending = await self._watcher.end(live, body, ending, host)
-        if ending.kind is not EndingKind.BODY:
+        if ending is not BODY_ENDED:
             return outcomes.ended(live, ending, disposition=body.disposition)
         return outcomes.settled(live, body.task, result_limit=self._result_limit, mask=self._mask)
 
@@ -298,6 +288,20 @@ class ToolExecutor:
         if change is not None:
             self._notifier.send(live, host.observer.deadline_moved(live, change))
         return change is not None
+
+
+def _ticket_of(live: LiveCall, tool: Tool, host: Host) -> Ticket:
+    return Ticket(
+        scope=live.call.scope,
+        tool_name=tool.name,
+        pool=tool.pool,
+        concurrency=tool.concurrency,
+        isolation=tool.isolation,
+        max_running=live.limits.policy.max_running if live.limits.policy else None,
+        max_in_scope=host.max_parallel,
+        counts=not tool.only_waits,
+        call_id=live.id,
+    )
 
 
 async def _invoke_in_workspace(

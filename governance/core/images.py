@@ -2,7 +2,7 @@
 
 import asyncio
 import concurrent.futures
-import threading
+from asyncio.events import _get_running_loop
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
@@ -46,11 +46,12 @@ class KeepImage(Protocol):
 class CallImages:
     """The images of one call; `keep` is its host's, None where nobody would see them."""
 
+    __slots__ = ("_is_closed", "_loop", "_shown", "_token", "_tried", "keep")
+
     def __init__(self, token: CancellationToken) -> None:
         self.keep: KeepImage | None = None
         self._token = token
         self._loop = asyncio.get_running_loop()
-        self._thread = threading.get_ident()
         self._tried = 0
         self._is_closed = False
         self._shown: list[ResultImage] = []
@@ -80,7 +81,7 @@ class CallImages:
 
     def show_blocking(self, content: bytes, name: str) -> str:
         """Do the same from another thread. Raise `Cancelled` once the call was asked to stop."""
-        if threading.get_ident() == self._thread:
+        if _get_running_loop() is self._loop:
             raise RuntimeError("A coroutine awaits show_image: this would block its own loop.")
         self._token.raise_if_cancelled()
         if self._is_closed:  # its loop may be closed too

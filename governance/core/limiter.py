@@ -54,14 +54,15 @@ class Ticket:
 
     __slots__ = (
         "call_id",
-        "concurrency",
         "counts",
+        "is_exclusive",
         "isolation",
         "max_in_scope",
         "max_running",
         "result",
         "scope",
         "slots",
+        "supersedes",
         "tool_name",
     )
 
@@ -82,7 +83,8 @@ class Ticket:
         self.call_id = call_id
         self.tool_name = tool_name
         self.counts = counts
-        self.concurrency = concurrency
+        self.is_exclusive = concurrency is Concurrency.EXCLUSIVE
+        self.supersedes = concurrency is Concurrency.SUPERSEDE
         self.isolation = isolation
         self.max_running = max_running
         self.max_in_scope = max_in_scope
@@ -173,16 +175,14 @@ class Limiter:
     def _blocking_ticket(self, ticket: Ticket) -> Ticket | None:
         """The call of its scope that must end first, or that has waited longer to run alone."""
         here = [other for other in self._inside if other.scope == ticket.scope]
-        is_alone = ticket.concurrency is Concurrency.EXCLUSIVE
         for other in here:
-            is_same_tool = other.tool_name == ticket.tool_name
-            supersedes = ticket.concurrency is Concurrency.SUPERSEDE and is_same_tool
-            if is_alone or supersedes or other.concurrency is Concurrency.EXCLUSIVE:
+            supersedes = ticket.supersedes and other.tool_name == ticket.tool_name
+            if ticket.is_exclusive or supersedes or other.is_exclusive:
                 return other
         for other in self._waiting:
             if other is ticket:
                 return None
-            if other.scope == ticket.scope and other.concurrency is Concurrency.EXCLUSIVE:
+            if other.scope == ticket.scope and other.is_exclusive:
                 return other
         return None
 
@@ -195,7 +195,7 @@ class Limiter:
                 del counts[slot]
             else:
                 counts[slot] -= 1
-        if ticket.concurrency is Concurrency.EXCLUSIVE:
+        if ticket.is_exclusive:
             self._exclusive.discard(ticket.scope)
         if self._waiting:
             self._admit()
@@ -237,24 +237,23 @@ class Limiter:
                 self._occupy(ticket)
                 if ticket.result is not None:
                     ticket.result.resolve(QueueResult.ADMITTED)
-            elif ticket.concurrency is Concurrency.EXCLUSIVE:
+            elif ticket.is_exclusive:
                 held.add(ticket.scope)
 
     def _fits(self, ticket: Ticket) -> bool:
         count = self._counts.get
-        scope, tool, isolation, tool_in_scope = [count(slot, 0) for slot in ticket.slots]
-        if ticket.scope in self._exclusive or (
-            scope and ticket.concurrency is Concurrency.EXCLUSIVE
-        ):
+        of_scope, of_tool, of_isolation, of_tool_in_scope = ticket.slots
+        scope = count(of_scope, 0)
+        if ticket.scope in self._exclusive or (scope and ticket.is_exclusive):
             return False
-        if ticket.max_running is not None and tool >= ticket.max_running:
+        if ticket.max_running is not None and count(of_tool, 0) >= ticket.max_running:
             return False
         if ticket.max_in_scope is not None and scope >= ticket.max_in_scope:
             return False
-        if ticket.concurrency is Concurrency.SUPERSEDE and tool_in_scope:
+        if ticket.supersedes and count(of_tool_in_scope, 0):
             return False
         capacity = self._capacities.get(ticket.isolation)
-        if capacity is not None and isolation >= capacity:
+        if capacity is not None and count(of_isolation, 0) >= capacity:
             return False
         has_slot = not ticket.counts or self._running < self.limits.max_running
         return has_slot and scope < self.limits.max_running_per_scope
@@ -262,7 +261,8 @@ class Limiter:
     def _occupy(self, ticket: Ticket) -> None:
         self._inside[ticket] = None
         self._running += ticket.counts
+        counts = self._counts
         for slot in ticket.slots:
-            self._counts[slot] = self._counts.get(slot, 0) + 1
-        if ticket.concurrency is Concurrency.EXCLUSIVE:
+            counts[slot] = counts.get(slot, 0) + 1
+        if ticket.is_exclusive:
             self._exclusive.add(ticket.scope)

@@ -103,10 +103,11 @@ class LiveCall:
 
     def end_on_cancel(self) -> None:
         """From now on, a cancel ends the wait for the body."""
+        ending = (
+            self.ending
+        )  # a callback that held the call would keep its memory until a collection
         self.token.on_cancel(
-            lambda request: self.ending.resolve(
-                Ending(kind=EndingKind.CANCEL, cancellation=request)
-            )
+            lambda request: ending.resolve(Ending(kind=EndingKind.CANCEL, cancellation=request))
         )
 
     def answer(self, decision: Decision) -> None:

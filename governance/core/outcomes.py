@@ -39,6 +39,7 @@ from governance.core.unfinished import cancelled_outcome, unfinished_outcome
 logger = logging.getLogger(__name__)
 
 _LONGEST_MESSAGE = 500
+_FACTS = ("timeout", "timeout_source", "duration", "queued", "images")  # of the call itself
 
 _REFUSALS: dict[type[GovernanceError], tuple[ErrorType, str]] = {
     UnknownTool: (ErrorType.UNKNOWN_TOOL, "Use one of the tools that you were given."),
@@ -286,21 +287,22 @@ def _message_of(error: BaseException) -> str:
 
 
 def _outcome(live: LiveCall, status: CallStatus, result: str, **fields: Any) -> ToolOutcome:
-    is_error = status is not CallStatus.SUCCEEDED
-    return ToolOutcome(status=status, result=result, is_error=is_error, **fields, **_facts_of(live))
+    """Return an outcome with what is known of the call itself: its limit, how long it ran and waited, what it has shown."""
+    limits = live.limits
+    source = limits.timeout_source
+    return ToolOutcome(
+        status=status,
+        result=result,
+        is_error=status is not CallStatus.SUCCEEDED,
+        timeout=limits.timeout,
+        timeout_source=source.value if source else "",
+        duration=limits.elapsed,
+        queued=live.queued,
+        images=live.images.shown,
+        **fields,
+    )
 
 
 def _with_facts(live: LiveCall, outcome: ToolOutcome) -> ToolOutcome:
-    return replace(outcome, **_facts_of(live))
-
-
-def _facts_of(live: LiveCall) -> dict[str, Any]:
-    """Return what is known of the call itself: its limit, how long it ran and waited, what it has shown."""
-    source = live.timeout_source
-    return {
-        "timeout": live.timeout,
-        "timeout_source": source.value if source else "",
-        "duration": live.elapsed,
-        "queued": live.queued,
-        "images": live.images.shown,
-    }
+    known = _outcome(live, outcome.status, outcome.result)
+    return replace(outcome, **{name: getattr(known, name) for name in _FACTS})

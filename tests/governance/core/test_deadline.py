@@ -1,10 +1,13 @@
 """A deadline expires once, at the right moment, wherever it is moved, however long it is paused (T5, T6, T9)."""
 
 import asyncio
+from contextvars import ContextVar
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from governance.core.deadline import Deadline, Limit
+from governance.core.deadline import LOOK_INTERVAL, NEAR, Deadline, Limit
 from tests.governance.core.support import advance, on_manual_clock
 
 
@@ -215,3 +218,117 @@ async def test_time_left_ends_at_zero():
     assert deadline.time_left == 6
     await advance(60)
     assert deadline.time_left == 0
+
+
+class TestFarDeadlines:
+    """A deadline that is not near has no timer: it is looked at now and then, and gets one in time."""
+
+    @on_manual_clock
+    async def test_a_far_deadline_sets_no_timer_of_its_own(self):
+        loop = asyncio.get_running_loop()
+        make(timeout=3600)
+        look = len(loop._scheduled)
+
+        deadlines = [make(timeout=3600)[0] for _ in range(100)]
+        for deadline in deadlines:
+            deadline.close()
+
+        assert len(loop._scheduled) == look
+
+    @on_manual_clock
+    async def test_nobody_looks_once_the_last_one_is_closed(self):
+        deadline, _ = make(timeout=3600)
+        deadline.close()
+
+        await advance(LOOK_INTERVAL)
+
+        assert asyncio.get_running_loop()._scheduled == []
+
+    @on_manual_clock
+    async def test_a_later_one_is_looked_at_again(self):
+        make(timeout=3600)[0].close()
+        await advance(10)
+
+        _, expiries = make(timeout=30)
+        await advance(30)
+
+        assert expiries == [(Limit.TOTAL, 30, 30.0)]
+
+    @on_manual_clock
+    async def test_expires_at_once_after_the_loop_was_held_up(self):
+        _, expiries = make(timeout=10)
+
+        asyncio.get_running_loop().jump(12)
+        await advance(0)
+        await advance(0)
+
+        assert expiries == [(Limit.TOTAL, 10, 12.0)]
+
+    def test_each_loop_of_a_thread_has_its_own(self):
+        @on_manual_clock
+        async def run():
+            _, expiries = make(timeout=10)
+            await advance(10)
+            return expiries
+
+        assert run() == run() == [(Limit.TOTAL, 10, 10.0)]
+
+    @on_manual_clock
+    async def test_expires_in_the_context_in_which_it_was_made(self):
+        seen = []
+        place = ContextVar("place", default="nowhere")
+        make(timeout=3600)  # whose look it is
+        place.set("here")
+        Deadline(timeout=10, idle_timeout=None, on_expire=lambda *_: seen.append(place.get()))
+        place.set("elsewhere")
+
+        await advance(10)
+
+        assert seen == ["here"]
+
+    @given(
+        st.lists(
+            st.one_of(
+                st.tuples(st.just("advance"), st.sampled_from([0.2, NEAR, 1.7, 7.0])),
+                st.tuples(st.just("touch"), st.none()),
+                st.tuples(st.just("pause"), st.none()),
+                st.tuples(st.just("resume"), st.none()),
+                st.tuples(st.just("move"), st.sampled_from([None, 0.5, 3.0, 20.0])),
+            ),
+            max_size=12,
+        ),
+        st.sampled_from([None, 0.9, 2.0, 15.0]),
+    )
+    def test_whatever_happens_it_expires_at_the_moment_that_it_says(self, moves, idle_timeout):
+        @on_manual_clock
+        async def play():
+            deadline, expiries = make(timeout=10.0, idle_timeout=idle_timeout)
+            loop, is_paused, due = asyncio.get_running_loop(), False, None
+            for move, argument in [*moves, ("resume", None), ("advance", 60.0)]:
+                match move:
+                    case "advance":
+                        due = None if is_paused else deadline.due_at
+                        due = due and max(due, loop.time())
+                        end = loop.time() + argument
+                        await advance(argument)
+                        if due is not None and due <= end + 1e-3:
+                            assert len(expiries) == 1
+                            assert expiries[0][2] == pytest.approx(due - 1000.0, abs=2e-3)
+                            return
+                        assert expiries == []
+                    case "touch":
+                        deadline.touch()
+                    case "pause":
+                        is_paused = True
+                        deadline.pause()
+                    case "resume":
+                        is_paused = False
+                        deadline.resume()
+                    case "move":
+                        deadline.move(argument, idle_timeout=idle_timeout)
+                        if not is_paused and (due := deadline.due_at) and due <= loop.time():
+                            await advance(0)
+                            assert len(expiries) == 1
+                            return
+
+        play()

@@ -10,6 +10,9 @@ from governance import (
     CancellationToken,
     Isolation,
     Limits,
+    ToolCall,
+    ToolExecutor,
+    ToolRegistry,
     make_tool,
 )
 from tests.governance.core.support import (
@@ -167,3 +170,27 @@ async def test_an_ended_call_is_held_by_nobody():
 
     assert live() is None
     assert not turn.is_cancelled
+
+
+async def test_what_a_call_took_is_free_at_its_end_without_a_collection():
+    """What holds itself in a circle stays until the collector comes round: 25 objects of each call did."""
+    registry = ToolRegistry()
+    registry.register(make_tool(_answers, name="answers", timeout=3600))
+    executor = ToolExecutor(registry=registry)
+    await executor.run(ToolCall(id="first", tool_name="answers"))
+    gc.collect()
+    gc.disable()
+    try:
+        live = executor.prepare(ToolCall(id="second", tool_name="answers"))
+        assert (await executor.execute(live)).result == "42"
+        held = weakref.ref(live)
+        del live
+        assert held() is None
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
+        await executor.aclose()
+
+
+async def _answers():
+    return "42"

@@ -37,6 +37,7 @@ class LimitedCall:
             counts=counts,
         )
         self.tool = tool
+        self.concurrency = concurrency
         self.limiter = limiter
         self.token = CancellationToken()
         self.task = asyncio.create_task(limiter.enter(self.ticket, token=self.token))
@@ -329,9 +330,9 @@ def check(limiter, visitors):
     for visitor in visitors:
         ticket = visitor.ticket
         assert (limiter.obstacle(ticket) is not None) is visitor.waits
-        if visitor.is_in and ticket.concurrency is Concurrency.EXCLUSIVE:
+        if visitor.is_in and visitor.concurrency == "exclusive":
             assert scopes[ticket.scope] == 1
-        if visitor.is_in and ticket.concurrency is Concurrency.SUPERSEDE:
+        if visitor.is_in and visitor.concurrency == "supersede":
             same = [other for other in visitors if other.is_in and other.tool == visitor.tool]
             assert sum(other.ticket.scope == ticket.scope for other in same) == 1
 
