@@ -40,7 +40,7 @@ class Effort:
 
 
 FULL = Effort(
-    rounds=41,
+    rounds=101,
     warm_ups=5,
     turns=360,
     cancels=60,

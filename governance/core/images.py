@@ -46,7 +46,7 @@ class KeepImage(Protocol):
 class CallImages:
     """The images of one call; `keep` is its host's, None where nobody would see them."""
 
-    __slots__ = ("_is_closed", "_loop", "_shown", "_token", "_tried", "keep")
+    __slots__ = ("_is_closed", "_loop", "_token", "_tried", "keep", "shown")
 
     def __init__(self, token: CancellationToken) -> None:
         self.keep: KeepImage | None = None
@@ -54,11 +54,7 @@ class CallImages:
         self._loop = asyncio.get_running_loop()
         self._tried = 0
         self._is_closed = False
-        self._shown: list[ResultImage] = []
-
-    @property
-    def shown(self) -> tuple[ResultImage, ...]:
-        return tuple(self._shown)
+        self.shown: tuple[ResultImage, ...] = ()
 
     def close(self) -> None:
         """Take nothing more: the call has its outcome."""
@@ -99,7 +95,7 @@ class CallImages:
     def _add(self, image: ResultImage, content: bytes) -> str:
         if self._is_closed:  # the call has ended while its host kept the image
             return not_shown(content, HAS_ENDED)
-        self._shown.append(image)
+        self.shown += (image,)
         return f"[image {image.name}: {image.media_type}, {image.width} × {image.height} pixels]"
 
 

@@ -14,7 +14,7 @@ from governance.core.approvals import Decision
 from governance.core.calls import CallStatus, Disposition, ErrorType, LateSettlement, ToolOutcome
 from governance.core.cancel_reasons import CancelReason
 from governance.core.cancellation import Cancellation
-from governance.core.containment import contained
+from governance.core.containment import EXITS, contained_failure
 from governance.core.endings import Ending, EndingKind
 from governance.core.exceptions import (
     ApprovalUnavailable,
@@ -103,8 +103,7 @@ def settled(
     value = body.result()
     render = live.tool.render if live.tool else None
     try:
-        with contained:
-            text = as_text(render(value) if render else value, limit=result_limit)
+        text = as_text(value, limit=result_limit, render=render)
         return _outcome(live, CallStatus.SUCCEEDED, _with_cap(live, text), value=value)
     except Exception as unserialisable:  # rendering is the tool's code, too
         logger.warning(
@@ -177,25 +176,29 @@ def late(body: "asyncio.Future[Any]", *, after: float, result_limit: int) -> Lat
     if (error := body.exception()) is not None:
         return LateSettlement(kind="raised", text=type(error).__name__, after=after)
     try:
-        with contained:
-            text = as_text(body.result(), limit=result_limit)
+        text = as_text(body.result(), limit=result_limit)
     except Exception:  # noqa: BLE001 - whatever a value does when it is written
         text = ""
     return LateSettlement(kind="returned", text=text, after=after)
 
 
-def as_text(value: Any, *, limit: int) -> str:
+def as_text(value: Any, *, limit: int, render: Callable[[Any], Any] | None = None) -> str:
     """Return a tool's value as text for the model: text unchanged, else JSON; a long text loses its middle.
 
     Raises:
         ValueError: JSON cannot say it: a circle, NaN, an infinite number.
+        Exception: whatever `render` or the value itself raised; a request to exit as a `RuntimeError`.
     """
-    if value is None:
-        text = "Done."
-    elif isinstance(value, str):
-        text = value
-    else:
-        text = _as_json(value)
+    try:
+        said = render(value) if render else value
+        if said is None:
+            text = "Done."
+        elif isinstance(said, str):
+            text = said
+        else:
+            text = _as_json(said)
+    except EXITS as error:
+        raise contained_failure(error) from error
     return excerpt(text, limit=limit)
 
 

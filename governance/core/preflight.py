@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from governance.core import outcomes
 from governance.core.approvals import Decision, Question, Verdict
 from governance.core.calls import CallStatus, ToolOutcome
-from governance.core.containment import contained
+from governance.core.containment import EXITS, contained_failure
 from governance.core.exceptions import (
     ApprovalUnavailable,
     GovernanceError,
@@ -103,15 +103,13 @@ class Preflight:
 
     def _checked(self, live: LiveCall, host: Host) -> CheckedCall | ToolOutcome:
         try:
-            with contained:
-                return self._find_tool(live, host)
+            return self._find_tool(live, host)
         except GovernanceError as error:
             return outcomes.refused(live, error)
-        except Exception as error:
-            logger.exception(
-                "A tool call could not be checked", extra=outcomes.log_fields(live, error=error)
-            )
-            return outcomes.refused(live, ToolExecutionError(live.call.tool_name, error))
+        except EXITS as error:
+            return _not_checked(live, contained_failure(error))
+        except Exception as error:  # noqa: BLE001 - it is logged
+            return _not_checked(live, error)
 
     def _find_tool(self, live: LiveCall, host: Host) -> CheckedCall:
         """Find the tool, its policy and the arguments, and refuse what needs no person to refuse."""
@@ -136,6 +134,15 @@ class Preflight:
             raise GovernanceError(f"The tool {tool.name!r} cannot be run here.")
         arguments = {name: value for name, value in live.call.input.items() if name != "_meta"}
         return tool, tool.validate(arguments)
+
+
+def _not_checked(live: LiveCall, error: Exception) -> ToolOutcome:
+    logger.error(
+        "A tool call could not be checked",
+        extra=outcomes.log_fields(live, error=error),
+        exc_info=error,
+    )
+    return outcomes.refused(live, ToolExecutionError(live.call.tool_name, error))
 
 
 async def _request_approval(

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from governance.core.containment import contain_what_follows, contained
+from governance.core.containment import EXITS, contain_what_follows, contained_failure
 from governance.core.tools import Tool, ToolContext
 
 
@@ -17,7 +17,8 @@ class CoroutineInvoker:
         if tool.context_parameter is not None:
             keywords[tool.context_parameter] = context
         try:
-            with contained:
-                return await tool.function(**keywords)
+            return await tool.function(**keywords)
+        except EXITS as error:
+            raise contained_failure(error) from error
         finally:
             context.returned()
