@@ -242,6 +242,10 @@ class _FarDeadlines:
         self._is_looking = True
 
     def _look(self) -> None:
+        self._is_looking = False
+        if not self._deadlines:
+            return
+        self._look_later()  # first, so that what an expiry raises keeps no other from its end
         soon = self._loop.time() + NEAR
         near = [
             (due_at, deadline)
@@ -251,9 +255,6 @@ class _FarDeadlines:
         for _, deadline in sorted(near, key=itemgetter(0)):
             if deadline in self._deadlines:  # one before it may have closed it
                 deadline.come_near()
-        self._is_looking = False
-        if self._deadlines:
-            self._look_later()
 
 
 def _do_nothing(_limit: Limit, _seconds: float) -> None:

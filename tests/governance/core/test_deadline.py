@@ -264,6 +264,19 @@ class TestFarDeadlines:
 
         assert expiries == [(Limit.TOTAL, 10, 12.0)]
 
+    @on_manual_clock
+    async def test_an_expiry_that_fails_keeps_no_other_from_its_end(self):
+        loop, failures = asyncio.get_running_loop(), []
+        loop.set_exception_handler(lambda _, context: failures.append(context["exception"]))
+        Deadline(timeout=10, idle_timeout=None, on_expire=lambda *_: 1 / 0)
+        _, expiries = make(timeout=11)
+
+        loop.jump(12)
+        await advance(LOOK_INTERVAL)
+
+        assert [type(failure) for failure in failures] == [ZeroDivisionError]
+        assert [limit for limit, *_ in expiries] == [Limit.TOTAL]
+
     def test_each_loop_of_a_thread_has_its_own(self):
         @on_manual_clock
         async def run():
