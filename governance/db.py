@@ -23,6 +23,7 @@ from governance.connection_health import has_something_to_read
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_KEEPERS = 2  # threads that keep a connection from a pool: that of the database and that of polls
 MAX_LOCK_WAIT = 20.0  # seconds; after that the database's own lock decides
 _kept = local()
 _of_request: ContextVar[Any] = SyncToAsync.thread_sensitive_context  # None outside a request
@@ -56,19 +57,10 @@ def run_in_db_thread_plainly(function: Callable[P, R]) -> Callable[P, Coroutine[
 
     @wraps(function)
     async def cross(*args: P.args, **kwargs: P.kwargs) -> R:
-        loop = asyncio.get_running_loop()
-        if not _crosses_to_the_one_thread(loop):
+        if not _crosses_to_the_one_thread(asyncio.get_running_loop()):
             return await by_asgiref(*args, **kwargs)
-        crossed: asyncio.Future[R] = loop.create_future()
-        context = copy_context()
-        context.run(_of_request.set, None)  # that thread is no request's
-        run = partial(context.run, crossing, *args, **kwargs)
-        work = SyncToAsync.single_thread_executor.submit(_run_and_report, run, crossed, loop)
-        try:
-            return await crossed
-        except asyncio.CancelledError:
-            work.cancel()  # unless it has begun
-            raise
+        run = partial(crossing, *args, **kwargs)
+        return await _cross_plainly(run, SyncToAsync.single_thread_executor)
 
     return cross
 
@@ -96,8 +88,17 @@ def run_in_query_thread(function: Callable[P, R]) -> Callable[P, Coroutine[Any, 
 
 
 def run_in_poll_thread(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
-    """Return an async version of `function` for short reads that must be on time; its thread does nothing else (C12)."""
-    return sync_to_async(_with_connections(function), thread_sensitive=False, executor=_polls)
+    """Return an async version of `function` for short reads that must be on time; its thread does nothing else (C12).
+
+    They need no language.
+    """
+    crossing = _with_connections(function, keeps=True)
+
+    @wraps(function)
+    async def poll(*args: P.args, **kwargs: P.kwargs) -> R:
+        return await _cross_plainly(partial(crossing, *args, **kwargs), _polls)
+
+    return poll
 
 
 def run_in_probe_thread(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
@@ -160,6 +161,20 @@ def _crosses_to_the_one_thread(loop: asyncio.AbstractEventLoop) -> bool:
     )
 
 
+async def _cross_plainly(run: Callable[[], R], executor: ThreadPoolExecutor) -> R:
+    """Run in a thread of an executor that is no request's, with all that is bound here."""
+    loop = asyncio.get_running_loop()
+    crossed: asyncio.Future[R] = loop.create_future()
+    context = copy_context()
+    context.run(_of_request.set, None)
+    work = executor.submit(_run_and_report, partial(context.run, run), crossed, loop)
+    try:
+        return await crossed
+    except asyncio.CancelledError:
+        work.cancel()  # unless it has begun
+        raise
+
+
 def _run_and_report(
     run: Callable[[], R], crossed: "asyncio.Future[R]", loop: asyncio.AbstractEventLoop
 ) -> None:
@@ -210,7 +225,7 @@ def _serialised(function: Callable[P, R]) -> Callable[P, R]:
 def _with_connections(function: Callable[P, R], *, keeps: bool = False) -> Callable[P, R]:
     """Check the connections before and after a crossing whose thread lives on, unless it is a request's.
 
-    `keeps` is for the thread that is asked all the time. Of those from a pool it may keep one.
+    `keeps` is for the threads that are asked all the time. Of those from a pool each may keep one.
     """
     return _checked(function, check=partial(_close_unusable_connections, keeps=keeps))
 
@@ -249,7 +264,7 @@ def _is_whole(database: Any, *, keeps: bool) -> bool:
     pool = getattr(database, "pool", None) if keeps else None
     return (
         pool is not None
-        and pool.max_size > 1
+        and pool.max_size > _KEEPERS
         and database.get_autocommit() == database.settings_dict["AUTOCOMMIT"]
         and not has_something_to_read(database.connection)
     )

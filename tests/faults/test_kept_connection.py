@@ -1,4 +1,4 @@
-"""The thread that is asked all the time keeps its connection to PostgreSQL, as long as it is whole."""
+"""The threads that are asked all the time keep their connections to PostgreSQL, as long as these are whole."""
 
 import json
 import os
@@ -6,12 +6,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from scripts.servers import Postgres
 from tests.support import run_program
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PROGRAM = """
-import asyncio, json
+import asyncio, json, sys
 from contextlib import suppress
 
 import django
@@ -20,27 +22,29 @@ django.setup()
 import psycopg
 from django.conf import settings
 from django.db import DatabaseError, connection
-from governance.db import run_in_db_thread
+from governance import db
+
+cross = getattr(db, sys.argv[1])
 
 def ask(sql):
     with connection.cursor() as cursor:
         cursor.execute(sql)
         return cursor.fetchone()[0]
 
-@run_in_db_thread
+@cross
 def server_process():
     return ask("SELECT pg_backend_pid()")
 
-@run_in_db_thread
+@cross
 def has_connection():
     return connection.connection is not None
 
-@run_in_db_thread
+@cross
 def fail():
     with suppress(DatabaseError):
         ask("SELECT nonsense")
 
-@run_in_db_thread
+@cross
 def leave_autocommit():
     connection.set_autocommit(False)
     return ask("SELECT 1")
@@ -66,7 +70,7 @@ asyncio.run(main())
 """
 
 
-def told(postgres: Postgres, var: Path, *, pool_size: int) -> dict[str, Any]:
+def told(postgres: Postgres, var: Path, *, door: str, pool_size: int) -> dict[str, Any]:
     environment = {
         "PATH": os.environ["PATH"],
         "DJANGO_SETTINGS_MODULE": "config.settings",
@@ -75,14 +79,17 @@ def told(postgres: Postgres, var: Path, *, pool_size: int) -> dict[str, Any]:
         "DATABASE_URL": postgres.database_url("postgres"),
         "DATABASE_POOL_SIZE": str(pool_size),
     }
-    done = run_program([sys.executable, "-c", PROGRAM], cwd=ROOT, env=environment)
+    done = run_program([sys.executable, "-c", PROGRAM, door], cwd=ROOT, env=environment)
     assert done.returncode == 0, done.stderr
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer
 
 
-def test_a_whole_connection_is_kept_and_any_other_goes_back(postgres: Postgres, tmp_path: Path):
-    answer = told(postgres, tmp_path, pool_size=4)
+@pytest.mark.parametrize("door", ["run_in_db_thread", "run_in_poll_thread"])
+def test_a_whole_connection_is_kept_and_any_other_goes_back(
+    postgres: Postgres, tmp_path: Path, door: str
+):
+    answer = told(postgres, tmp_path, door=door, pool_size=4)
     assert answer["is_kept"]
     assert answer["second"] == answer["first"]
     assert not answer["is_kept_after_a_failure"]
@@ -90,5 +97,9 @@ def test_a_whole_connection_is_kept_and_any_other_goes_back(postgres: Postgres, 
     assert answer["after_the_end"] != answer["ended"]
 
 
-def test_the_only_connection_of_a_pool_goes_back(postgres: Postgres, tmp_path: Path):
-    assert not told(postgres, tmp_path, pool_size=1)["is_kept"]
+@pytest.mark.parametrize("pool_size", [1, 2])
+def test_nobody_keeps_a_connection_of_a_pool_that_others_need(
+    postgres: Postgres, tmp_path: Path, pool_size: int
+):
+    answer = told(postgres, tmp_path, door="run_in_db_thread", pool_size=pool_size)
+    assert not answer["is_kept"]

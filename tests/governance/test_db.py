@@ -99,16 +99,23 @@ async def test_a_write_of_a_request_leaves_the_connection_of_the_process_open():
     assert (await ask())[1] is before
 
 
-async def test_a_plain_way_brings_back_what_it_came_to_and_what_was_bound():
+@pytest.mark.parametrize("door", [run_in_db_thread_plainly, run_in_poll_thread])
+async def test_a_plain_way_brings_back_what_it_came_to_and_what_was_bound(door):
     bound: ContextVar[str] = ContextVar("bound", default="")
     bound.set("here")
-    assert await run_in_db_thread_plainly(lambda *a, **k: (bound.get(), a, k))(1, b=2) == (
-        "here",
-        (1,),
-        {"b": 2},
-    )
+    assert await door(lambda *a, **k: (bound.get(), a, k))(1, b=2) == ("here", (1,), {"b": 2})
     with pytest.raises(KeyError, match="nothing"):
-        await run_in_db_thread_plainly({}.__getitem__)("nothing")
+        await door({}.__getitem__)("nothing")
+
+
+async def test_a_poll_of_a_request_has_the_thread_of_polls():
+    ask = run_in_poll_thread(threading.get_ident)
+
+    async def request() -> int:
+        async with ThreadSensitiveContext():
+            return await ask()
+
+    assert await request() == await ask() != threading.get_ident()
 
 
 async def test_who_is_cancelled_on_a_plain_way_does_not_wait_and_begins_nothing():
