@@ -103,9 +103,8 @@ class LiveCall:
 
     def end_on_cancel(self) -> None:
         """From now on, a cancel ends the wait for the body."""
-        ending = (
-            self.ending
-        )  # a callback that held the call would keep its memory until a collection
+        ending = self.ending
+        # A callback that held the call would keep its memory until the next collection.
         self.token.on_cancel(
             lambda request: ending.resolve(Ending(kind=EndingKind.CANCEL, cancellation=request))
         )
