@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
+from django.db.models import UUIDField
 from django.db.models.functions import Now
 
 from governance import selectors
+from governance.prepared_statements import Select, Several
 from governance.sanitize import sanitize_text
 from turns.core.requests import PendingTimeout
 from turns.events import log_lines
@@ -40,7 +42,7 @@ def store(
 
 def pending(turn_ids: Sequence[UUID]) -> list[PendingTimeout]:
     """Return the open changes for these turns, oldest first: one query, and one more if there are any."""
-    rows = list(DeadlineOrder.objects.filter(turn_id__in=turn_ids, settled_at=None).order_by("pk"))
+    rows = _PENDING.all(turn_ids=turn_ids)
     if not rows:
         return []
     by_turn = selectors.open_calls_of_groups({str(row.turn_id) for row in rows})
@@ -64,3 +66,11 @@ def _value(row: DeadlineOrder, *, is_late: bool) -> PendingTimeout:
         by=row.by_name,
         is_late=is_late,
     )
+
+
+_PENDING = Select(
+    lambda turn_ids: DeadlineOrder.objects.filter(turn__pk__in=turn_ids, settled_at=None).order_by(
+        "pk"
+    ),
+    turn_ids=Several(UUIDField()),
+)

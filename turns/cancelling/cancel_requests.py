@@ -15,7 +15,7 @@ from django.db.models import Exists, OuterRef, UUIDField
 from governance import Cancellation, CancelReason, CancelSource, selectors
 from governance.bulk_updates import update_each
 from governance.db_clock import database_now
-from governance.prepared_statements import Insert, Select, Update, fields_of
+from governance.prepared_statements import Insert, Select, Several, Update, fields_of
 from turns.core.events import TurnEndsAfterStep
 from turns.core.requests import PendingCancel
 from turns.core.turns import ACTIVE_STATUSES, TurnEnding, TurnStatus
@@ -107,9 +107,6 @@ def end_queued(
 
 def pending(turn_ids: Sequence[UUID]) -> list[PendingCancel]:
     """Return the unsettled cancel requests of these turns, oldest first: one query for all."""
-    requests = CancelRequest.objects.filter(turn_id__in=turn_ids, settled_at=None).order_by(
-        "requested_at"
-    )
     return [
         PendingCancel(
             turn_id=request.turn_id,
@@ -117,7 +114,7 @@ def pending(turn_ids: Sequence[UUID]) -> list[PendingCancel]:
             mode=request.mode,
             cancellation=_cancellation(request),
         )
-        for request in requests
+        for request in _PENDING.all(turn_ids=turn_ids)
     ]
 
 
@@ -274,6 +271,12 @@ _INSERT = Insert(CancelRequest)
 _OPEN = Select(
     lambda turn_id: CancelRequest.objects.filter(turn_id=turn_id, settled_at=None),
     turn_id=UUIDField(),
+)
+_PENDING = Select(
+    lambda turn_ids: CancelRequest.objects.filter(turn__pk__in=turn_ids, settled_at=None).order_by(
+        "requested_at"
+    ),
+    turn_ids=Several(UUIDField()),
 )
 _MARK = Update(
     lambda pk, status: (Turn.objects.filter(pk=pk, status=TurnStatus.RUNNING), {"status": status}),
