@@ -2,9 +2,12 @@
 
 import gc
 import math
+import os
 import statistics
+import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -118,6 +121,31 @@ def process_clock(pid: int) -> Callable[[], float]:
     """Return a clock of the CPU time of another process, its threads included (Linux)."""
     clock = ~pid << 3 | 2  # as clock_getcpuclockid(3) makes it
     return partial(time.clock_gettime, clock)
+
+
+@contextmanager
+def on_one_core(*pids: int) -> Iterator[None]:
+    """Keep all threads of this process and of others on the same core (Linux; elsewhere they stay where they are).
+
+    The cores of a virtual machine may differ in speed, by what else their hosts do. What is compared needs the same one.
+    """
+    if sys.platform != "linux":
+        yield
+        return
+    allowed = os.sched_getaffinity(0)
+    processes = (os.getpid(), *pids)
+    _move(processes, {max(allowed)})
+    try:
+        yield
+    finally:
+        _move(processes, allowed)
+
+
+def _move(pids: Collection[int], cores: Collection[int]) -> None:
+    for pid in pids:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with suppress(ProcessLookupError):  # it has ended
+                os.sched_setaffinity(int(thread), cores)
 
 
 async def interleave(

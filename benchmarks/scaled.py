@@ -16,6 +16,8 @@ BAR_CLICK = Bar(most=15)
 BAR_HEARD = Bar(most=1000, most_p99=50)
 PATIENCE = 60.0
 
+Ended = Callable[[Site, Client, str, str], Timed]
+
 
 def measure_embedded(site: Site, effort: Effort, click: Spread) -> list[Row]:
     """Return the rows of one process: of its clicks, which are measured, and of cancels."""
@@ -72,9 +74,8 @@ def _click(client: Client, watcher: WebSocketClient, conversation: str) -> float
     return moments(delta["text"])[0] - asked_at
 
 
-def _cancels(
-    site: Site, count: int, ended: "Callable[[Site, str, str], Timed]", *, kills: bool = False
-) -> Spread:
+def _cancels(site: Site, count: int, ended: Ended, *, kills: bool = False) -> Spread:
+    """Cancel turns while their tool runs, by the connection that they were begun with; the first one does not count."""
     client = site.client()
     delays = []
     for number in range(count + 1):
@@ -84,26 +85,24 @@ def _cancels(
         turn_id = client.say(conversation, HOLD)
         client.until_running(turn_id, "affect", within=PATIENCE)
         delays.append(
-            ended(site, conversation, turn_id)
+            ended(site, client, conversation, turn_id)
             if not kills
-            else _killed(site, conversation, turn_id)
+            else _killed(site, client, conversation, turn_id)
         )
     return spread_of(delays[1:])
 
 
-def _killed(site: Site, conversation: str, turn_id: str) -> Timed:
+def _killed(site: Site, client: Client, conversation: str, turn_id: str) -> Timed:
     watcher = site.watch(conversation)
     site.processes["runner"].kill()
-    return _cancel(site, watcher, turn_id)
+    return _cancel(site, client, watcher, turn_id)
 
 
-def _seen(site: Site, conversation: str, turn_id: str) -> Timed:
-    return _cancel(site, site.watch(conversation), turn_id)
+def _seen(site: Site, client: Client, conversation: str, turn_id: str) -> Timed:
+    return _cancel(site, client, site.watch(conversation), turn_id)
 
 
-def _cancel(site: Site, watcher: WebSocketClient, turn_id: str) -> Timed:
-    client = site.client()
-
+def _cancel(site: Site, client: Client, watcher: WebSocketClient, turn_id: str) -> Timed:
     def until_told() -> float:
         asked_at = time.monotonic()
         client.cancel(turn_id)
@@ -115,9 +114,8 @@ def _cancel(site: Site, watcher: WebSocketClient, turn_id: str) -> Timed:
     return took
 
 
-def _stored(site: Site, conversation: str, turn_id: str) -> Timed:
+def _stored(site: Site, client: Client, _conversation: str, turn_id: str) -> Timed:
     """Without messages a socket learns of the end by its own look at the log, so what is stored counts."""
-    client = site.client()
 
     def until_stored() -> float:
         asked_at = time.monotonic()

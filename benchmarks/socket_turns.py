@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from benchmarks import library, peers
 from benchmarks.clock_model import THREE
-from benchmarks.measurement import Effort, Timed, spread_of, timed
+from benchmarks.measurement import Effort, Timed, on_one_core, spread_of, timed
 from benchmarks.rows import Bar, Row, latency
 from benchmarks.sites import cpu_clock, door_of, until_at_rest
 from benchmarks.tabs import Tab, Tabs, client_of
@@ -26,9 +26,10 @@ async def _measure(site: Site, effort: Effort) -> Row:
     ours: list[Timed] = []
     bare: list[Timed] = []
     async with client_of(door) as http, Tabs(door, http, 1) as tabs:
-        for _ in range(effort.warm_ups + effort.turns):
-            ours.append(await _turn(tabs.all[0], clock))
-            bare.append(await timed(of_library))
+        with on_one_core(site.processes["web"].pid):
+            for _ in range(effort.warm_ups + effort.turns):
+                ours.append(await _turn(tabs.all[0], clock))
+                bare.append(await timed(of_library))
     return latency(
         "socket_turn",
         f"message frame → all events of the turn, {peers.SHAPE.what}, one process, SQLite; "

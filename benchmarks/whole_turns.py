@@ -15,7 +15,7 @@ from django.contrib.auth.models import AbstractBaseUser
 from django.db import connection
 
 from benchmarks import peers, scripted_model, tools
-from benchmarks.measurement import Effort, Spread, Timed, interleave, spread, spread_of
+from benchmarks.measurement import Effort, Spread, Timed, interleave, on_one_core, spread, spread_of
 from benchmarks.rows import NO_BAR, Bar, Row, amount, latency
 from benchmarks.site import StatementCounter
 from benchmarks.watching import PATIENCE, EventWatch
@@ -115,9 +115,10 @@ class TurnBenchmark:
             await self.watch.moment(turn_id, "turn_end")
 
         async with peers.opened(directory) as others, _script():
-            measured = await interleave(
-                {"ours": turn, **others}, rounds=effort.turns, warm_ups=effort.warm_ups
-            )
+            with on_one_core():
+                measured = await interleave(
+                    {"ours": turn, **others}, rounds=effort.turns, warm_ups=effort.warm_ups
+                )
         what = f"whole turn with {words}, {peers.SHAPE.what}"
         return [
             latency(
