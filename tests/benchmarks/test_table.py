@@ -4,12 +4,13 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from benchmarks.measurement import Timed, process_clock, spread, spread_of
+from benchmarks.measurement import Timed, on_one_core, process_clock, spread, spread_of
 from benchmarks.peers import OPTIONAL
 from benchmarks.report import BEGIN, END, write_into
 from benchmarks.rows import Bar, latency, per_call
@@ -186,6 +187,24 @@ def test_the_clock_of_another_process_counts_what_it_computes():
         clock = process_clock(process.pid)
         assert clock() >= 0.2
         process.stdin.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="cores are chosen on Linux")
+def test_what_is_compared_runs_on_one_core():
+    before = os.sched_getaffinity(0)
+    spawned = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    with spawned as other, ThreadPoolExecutor(1) as beside:
+
+        def cores():
+            of_thread = beside.submit(os.sched_getaffinity, 0).result()
+            return [os.sched_getaffinity(0), of_thread, os.sched_getaffinity(other.pid)]
+
+        assert cores() == [before] * 3
+        with on_one_core(other.pid):
+            one = os.sched_getaffinity(0)
+            assert (len(one), cores()) == (1, [one] * 3)
+        assert cores() == [before] * 3
+        other.stdin.close()
 
 
 def test_the_table_goes_between_the_marks_of_the_page(tmp_path):
