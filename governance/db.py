@@ -78,7 +78,8 @@ def run_in_query_thread(function: Callable[P, R]) -> Callable[P, Coroutine[Any, 
     every process that locks the file. So it runs in a thread for queries.
     """
     in_turn = run_in_db_thread(function)
-    beside = sync_to_async(_with_connections(function), thread_sensitive=False, executor=_queries)
+    crossing = _with_connections(function, lives_on=True)
+    beside = sync_to_async(crossing, thread_sensitive=False, executor=_queries)
 
     @wraps(function)
     async def query(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -222,12 +223,16 @@ def _serialised(function: Callable[P, R]) -> Callable[P, R]:
     return serialised
 
 
-def _with_connections(function: Callable[P, R], *, keeps: bool = False) -> Callable[P, R]:
+def _with_connections(
+    function: Callable[P, R], *, keeps: bool = False, lives_on: bool = False
+) -> Callable[P, R]:
     """Check the connections before and after a crossing whose thread lives on, unless it is a request's.
 
-    `keeps` is for the threads that are asked all the time. Of those from a pool each may keep one.
+    `keeps` is for the threads that are asked all the time. Of those from a pool each may keep one. `lives_on` is for
+    threads that are no request's, although requests ask them.
     """
-    return _checked(function, check=partial(_close_unusable_connections, keeps=keeps))
+    check = partial(_close_unusable_connections, keeps=keeps, lives_on=lives_on)
+    return _checked(function, check=check)
 
 
 def _checked(function: Callable[P, R], *, check: Callable[[], None]) -> Callable[P, R]:
@@ -242,13 +247,13 @@ def _checked(function: Callable[P, R], *, check: Callable[[], None]) -> Callable
     return checked
 
 
-def _close_unusable_connections(*, keeps: bool) -> None:
+def _close_unusable_connections(*, keeps: bool, lives_on: bool) -> None:
     """Do what Django does around a request, but leave whole connections open where the thread lives on.
 
     To open SQLite's file again takes longer than most of what is asked of it. To get a connection from a pool and
     give it back takes as long as four statements.
     """
-    lives_on = _of_request.get(None) is None
+    lives_on = lives_on or _of_request.get(None) is None
     is_only_one = len(connections.settings) == 1
     for known in [thread_connection()] if is_only_one else connections.all(initialized_only=True):
         if not (lives_on and _is_whole(known, keeps=keeps)):
