@@ -14,6 +14,7 @@ COPY requirements/all.txt requirements/all.txt
 RUN python -m venv .venv && pip install --no-cache-dir --require-hashes -r requirements/all.txt
 COPY manage.py ./
 COPY config config
+COPY console console
 COPY governance governance
 COPY turns turns
 COPY webchat webchat
@@ -28,4 +29,4 @@ USER turnkeeper
 VOLUME /var/lib/turnkeeper
 EXPOSE 8000
 
-CMD ["uvicorn", "config.asgi:application", "--host", "0.0.0.0", "--port", "8000", "--ws", "webchat.socket_protocol:WebSocketProtocol", "--ws-max-size", "1048576", "--timeout-graceful-shutdown", "1", "--no-access-log"]
+CMD ["python", "manage.py", "serve", "--host", "0.0.0.0", "--port", "8000"]

@@ -14,11 +14,11 @@ LEFT_OUT = (".ci/",)
 _IMAGE = re.compile(r"^!\[([^\]]*)\]\((?!\w+:)([^)]+)\)\n+", re.MULTILINE)
 _LINK = re.compile(r"\[([^\]]+)\]\((?!\w+:)([^)]+)\)")
 _LAST_SECTION = re.compile(r"^## Read on\n.*", re.MULTILINE | re.DOTALL)
-_WHERE_ELSE = "## Read on\n\nThe documentation is in the source archive of this version: begin with `docs/index.md`.\n"
+_ARCHIVE_SECTION = "## Read on\n\nThe documentation is in the source archive of this version: begin with `docs/index.md`.\n"
 
 
 class PackagePage(MetadataHookInterface):
-    """Takes the repository's address from PROJECT_URL, which only whoever publishes a release can know."""
+    """Takes the repository's address from PROJECT_URL, which only the publisher of a release knows."""
 
     def update(self, metadata: dict[str, Any]) -> None:
         """Fill in the README and, if there is an address, the links to the project."""
@@ -30,10 +30,10 @@ class PackagePage(MetadataHookInterface):
 
 
 class TrackedFiles(BuildHookInterface[Any]):
-    """Lets nothing into the source archive that lies in the directory by chance."""
+    """Puts exactly the tracked files into the source archive, and no others from the directory."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Name every file."""
+        """Include every tracked file."""
         for name in tracked_files(Path(self.root)):
             if not name.startswith(LEFT_OUT):
                 build_data["force_include"][str(Path(self.root, name))] = name
@@ -49,26 +49,26 @@ def urls(address: str) -> dict[str, str]:
 
 
 def with_links(readme: str, *, address: str) -> str:
-    """Return the README with whole addresses."""
+    """Return the README with absolute addresses."""
     pictures = _IMAGE.sub(rf"![\1]({address}/raw/HEAD/\2)\n\n", readme)
     return _LINK.sub(rf"[\1]({address}/blob/HEAD/\2)", pictures)
 
 
 def without_links(readme: str) -> str:
-    """Return the README without what leads nowhere."""
-    return _LINK.sub(r"\1", _LAST_SECTION.sub(_WHERE_ELSE, _IMAGE.sub("", readme)))
+    """Return the README without pictures and links, which need the repository."""
+    return _LINK.sub(r"\1", _LAST_SECTION.sub(_ARCHIVE_SECTION, _IMAGE.sub("", readme)))
 
 
 def tracked_files(root: Path) -> Iterator[str]:
-    """Yield what git tracks; in an unpacked source archive, which git does not know, all that there is."""
-    listed = (
+    """Yield the files that git tracks, or every file of an unpacked source archive, which is no repository."""
+    output = (
         _git(root, "ls-files", "-z") if _git(root, "rev-parse", "--show-prefix") == "\n" else ""
     )
-    if listed:
-        yield from (name for name in listed.split("\0") if name and (root / name).is_file())
+    if output:
+        yield from (name for name in output.split("\0") if name and (root / name).is_file())
         return
     for path in sorted(root.rglob("*")):
-        if path.is_file() and not {"dist", "__pycache__", ".venv"} & {
+        if path.is_file() and not {"dist", "__pycache__", ".venv", "var"} & {
             *path.relative_to(root).parts
         }:
             yield str(path.relative_to(root))
@@ -77,7 +77,7 @@ def tracked_files(root: Path) -> Iterator[str]:
 def _git(root: Path, *arguments: str) -> str:
     try:
         command = ["git", *arguments]
-        done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)  # noqa: S603
-    except OSError:  # there is no git
+        process = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)  # noqa: S603
+    except OSError:  # git is not installed
         return ""
-    return done.stdout if done.returncode == 0 else ""
+    return process.stdout if process.returncode == 0 else ""

@@ -10,7 +10,9 @@ from django.core.management import execute_from_command_line
 
 def main() -> None:
     """Run one management command."""
-    gc.set_threshold(50_000, 20, 100)  # else it walks all that was imported many times
+    gc.set_threshold(
+        50_000, 20, 100
+    )  # with the default, it would walk all imported objects many times
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
     execute_from_command_line(sys.argv)
 

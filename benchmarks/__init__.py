@@ -1,1 +1,1 @@
-"""The table of speeds: what governing a call costs, how long a cancel takes, how late a deadline comes."""
+"""The speed that users notice, measured on real server processes: `python -m benchmarks`."""

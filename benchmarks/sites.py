@@ -1,112 +1,88 @@
-"""Sites of real server processes: those that the fault tests break, left whole here."""
+"""Sites of real server processes, with the default settings except for rate limits and limits of concurrent work."""
 
-import math
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import mkdtemp
-from typing import Any
+from tempfile import TemporaryDirectory
 
-from benchmarks.measurement import Timed, process_clock
-from benchmarks.tabs import Door
 from scripts.servers import NotInstalled, Postgres, Redis, passing
-from tests.faults.site import Site, make_blank
+from tests.faults.site import Site, environment, make_blank
 from tests.fork_server import ForkServer
+from tests.processes import run_python
 
-PATIENCE = 60.0
-_LOOK_EVERY = 0.02
-_AT_REST = 0.001  # seconds of CPU time between two looks
-_SETTINGS: dict[str, Any] = {"TURNS_CHAT_MODEL": "benchmarks.clock_model.make"}
+ONE_PROCESS = "`manage.py serve`, one process, SQLite"
+ACROSS_PROCESSES = "`manage.py serve` and `manage.py runner`, PostgreSQL, Redis"
 
 
 @contextmanager
-def embedded_site(directory: Path, *, max_live: int = 50) -> Iterator[Site]:
-    """Run a site of one process with SQLite; its name is `web`. Of `max_live` turns each may run a call."""
-    if sys.platform != "linux":
-        raise NotInstalled("processes are measured on Linux only")
-    with _site(directory, TURNS_MAX_LIVE=max_live, GOVERNANCE_MAX_RUNNING=max_live) as site:
+def one_process(*, at_once: int) -> Iterator[Site]:
+    """Run `manage.py serve` with SQLite. Up to `at_once` turns, and calls of a conversation, may run concurrently."""
+    with _site(at_once=at_once) as site:
         site.serve()
         yield site
 
 
 @contextmanager
-def scaled_site(directory: Path) -> Iterator[tuple[Site, Redis]]:
-    """Run a site of a web process and a runner, `web` and `runner`, with PostgreSQL and Redis of its own."""
-    missing = [name for name in ("channels_redis", "procrastinate") if not find_spec(name)]
+def across_processes() -> Iterator[Site]:
+    """Run a web process and a runner, with their own PostgreSQL and Redis."""
+    missing = [name for name in ("channels_redis", "psycopg") if not find_spec(name)]
     if missing:
         raise NotInstalled(f"{', '.join(missing)} not installed")
     with (
         passing(Postgres) as postgres,
         passing(Redis) as redis,
-        _site(directory, postgres=postgres, redis=redis) as site,
+        _site(at_once=50, postgres=postgres, redis=redis) as site,
     ):
-        start_scaled(site)
-        yield site, redis
+        site.run_turns()
+        site.serve(role="web")
+        yield site
 
 
-def door_of(site: Site) -> Door:
-    """Return how a user comes in."""
-    return Door(url=site.url(), token=site.tokens["ada"])
+def run(site: Site, *arguments: str) -> str:
+    """Run Python to its end with the settings of a site; return what it printed."""
+    variables = environment(site.var, database_url=site.database_url)
+    process = run_python(*arguments, environment=variables)
+    if process.returncode:
+        raise RuntimeError(process.stderr)
+    return process.stdout
 
 
 def cpu_clock(site: Site) -> Callable[[], float]:
-    """Return a clock of the CPU time of all processes that a site has now."""
-    alive = [process for process in site.processes.values() if process.is_alive]
-    clocks = [process_clock(process.pid) for process in alive]
-    return lambda: sum(clock() for clock in clocks)
-
-
-def timed_of(site: Site, wait: Callable[[], float]) -> Timed:
-    """Do something that tells how long it took. The CPU time is that of the site's processes, up to their rest."""
-    clock = cpu_clock(site)
-    computed = clock()
-    wall = wait()
-    until_at_rest(clock)
-    return Timed(wall=wall, cpu=clock() - computed)
-
-
-def until_at_rest(clock: Callable[[], float]) -> None:
-    """Wait until next to nothing is computed any more: what follows a turn belongs to it, too."""
-    give_up_at = time.monotonic() + PATIENCE
-    before = -math.inf
-    while (now := clock()) - before > _AT_REST:
-        if time.monotonic() > give_up_at:
-            raise RuntimeError("The site does not come to rest.")
-        before = now
-        time.sleep(_LOOK_EVERY)
-
-
-def start_scaled(site: Site) -> None:
-    """Start (again) the web process and the runner."""
-    site.run_turns()
-    site.serve_uvicorn(role="web")
+    """Return a clock of the CPU time of the web process, including its threads."""
+    clock = ~site.processes["web"].pid << 3 | 2  # as clock_getcpuclockid(3) makes it
+    return lambda: time.clock_gettime(clock)
 
 
 @contextmanager
-def _site(directory: Path, *, postgres: Postgres | None = None, **how: Any) -> Iterator[Site]:
-    var = Path(mkdtemp(prefix="site-", dir=directory))
-    blank = Path(mkdtemp(prefix="blank-", dir=directory))
-    fork_server = ForkServer()
-    try:
-        made = make_blank(blank, postgres=postgres)
-        site = Site(
-            var,
-            blank=made,
-            fork_server=fork_server,
-            postgres=postgres,
-            has_failpoints=False,  # each pass of one reads a file
-            **_SETTINGS,
-            **how,
-        )
+def _site(
+    *, at_once: int, postgres: Postgres | None = None, redis: Redis | None = None
+) -> Iterator[Site]:
+    if sys.platform != "linux":
+        raise NotInstalled("processes are measured on Linux only")
+    with TemporaryDirectory(prefix="benchmark-") as directory:
+        var, blank = Path(directory, "site"), Path(directory, "blank")
+        var.mkdir()
+        blank.mkdir()
+        fork_server = ForkServer()
         try:
-            yield site
+            site = Site(
+                var,
+                blank=make_blank(blank, postgres=postgres),
+                fork_server=fork_server,
+                postgres=postgres,
+                redis=redis,
+                has_failpoints=False,  # a process with failpoints reads a file at each of them
+                TURNS_CHAT_MODEL="benchmarks.clock_model:make",
+                TURNS_MAX_LIVE=at_once,
+                GOVERNANCE_MAX_RUNNING=2 * at_once,
+                GOVERNANCE_MAX_RUNNING_PER_SCOPE=at_once,
+            )
+            try:
+                yield site
+            finally:
+                site.leave()
         finally:
-            site.leave()
-    finally:
-        fork_server.close()
-        shutil.rmtree(var, ignore_errors=True)
-        shutil.rmtree(blank, ignore_errors=True)
+            fork_server.close()

@@ -3,8 +3,7 @@
 import os
 
 from channels.routing import ProtocolTypeRouter
-
-from webchat.asgi import get_asgi_application
+from django.core.asgi import get_asgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 

@@ -1,5 +1,6 @@
-"""Options that let a database serve many short writers."""
+"""Database options for many short writes."""
 
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -7,16 +8,25 @@ from typing import Any
 from governance.private_files import make_directory, make_file, restrict
 
 SQLITE_OPTIONS: dict[str, Any] = {
-    # A transaction that begins as a reader cannot wait for its turn to write: it fails at once.
+    # A transaction that begins as a reader cannot wait for the write lock: it fails immediately.
     "transaction_mode": "IMMEDIATE",
     "timeout": 20,
-    # FULL: a tool call that was written down as started is still there after a power cut.
+    # FULL: the record of a started tool call survives a power cut.
     "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;",
 }
 
+# A connection with unacknowledged data is lost after 15 seconds instead of 15 minutes. On an idle connection, the kernel
+# notices the loss after the same time.
+LOST_AFTER: dict[str, Any] = {
+    "connect_timeout": 5,
+    "keepalives_idle": 5,
+    "keepalives_interval": 5,
+    "keepalives_count": 2,
+    "tcp_user_timeout": 15_000,  # ms
+}
 LONGEST_PAUSE_MS = 5_000  # between two statements of a transaction on PostgreSQL
-# A pool that may go on for longer by itself waits twice as long after each failure. So does whoever asks it: after an
-# outage of a minute for another one. Whoever asks once it has given up is a new beginning.
+# Short, because a pool doubles its pause after each failure, so that callers would wait another minute after an outage of
+# one minute. Once the pool has stopped retrying, the next request starts with a short pause again.
 RECONNECT_SECONDS = 2.0
 
 
@@ -29,14 +39,16 @@ def with_options(database: dict[str, Any], *, pool_size: int) -> dict[str, Any]:
         case "django.db.backends.postgresql":
             # Under ASGI connections come and go with threads; a pool keeps their number bounded.
             options = {
+                **LOST_AFTER,
                 "pool": {
                     "min_size": 1,
                     "max_size": pool_size,
                     "timeout": 10,
                     "reconnect_timeout": RECONNECT_SECONDS,
                 },
-                # A process that hangs in the middle of a transaction must not keep its locks: nobody could end its
-                # turns. Ours take milliseconds.
+                "application_name": _application_name(),
+                # A process that hangs in the middle of a transaction must not keep its locks, because no other process
+                # could then end its turns. Our transactions take milliseconds.
                 "options": f"-c idle_in_transaction_session_timeout={LONGEST_PAUSE_MS}",
             }
         case _:
@@ -44,14 +56,22 @@ def with_options(database: dict[str, Any], *, pool_size: int) -> dict[str, Any]:
     return {**database, "CONN_MAX_AGE": 0, "OPTIONS": {**options, **database.get("OPTIONS", {})}}
 
 
+def _application_name() -> str:
+    """Return what PostgreSQL calls the connections of this process: `turnkeeper web`, or the command of `manage.py`."""
+    program, *arguments = sys.argv
+    words = [word for word in arguments if not word.startswith("-")]
+    command = words[0] if words and Path(program).stem in {"django-admin", "manage"} else "serve"
+    return f"turnkeeper {'web' if command in {'runserver', 'serve'} else command}"
+
+
 def _make_private(name: str) -> None:
-    """Create the file and its directory with private rights: SQLite would make the file readable for everybody."""
+    """Create the file and its directory with private rights, because SQLite would make the file readable by everyone."""
     if name.startswith((":memory:", "file:")):
         return
     path = Path(name)
     if not path.parent.exists():
         make_directory(path.parent)
-    with suppress(OSError):  # whoever opens it says what is wrong
+    with suppress(OSError):  # code that opens the file reports the error
         make_file(path)
-    for suffix in ("-wal", "-shm", "-journal"):  # new ones get the rights of the file
+    for suffix in ("-wal", "-shm", "-journal"):  # new files get the rights of the main file
         restrict(path.with_name(path.name + suffix))

@@ -1,4 +1,4 @@
-"""Reads settings from environment variables, each as its type."""
+"""Reads settings from environment variables and converts each value to the type of its setting."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -15,14 +15,10 @@ NONE = "none"
 
 
 class Environment(environ.Env):  # type: ignore[misc]  # django-environ is not typed
-    """The environment of the site. It ignores empty values, and refuses wrong ones by name."""
+    """The environment of the site. It ignores empty values, and names the variable of an invalid one."""
 
     def get_value(self, var: str, cast: Any = None, default: Any = None, **options: Any) -> Any:
-        """Return what a variable says.
-
-        Raises:
-            ImproperlyConfigured: it is not what it must be.
-        """
+        """Return the value of a variable. Raise `ImproperlyConfigured` if it is invalid."""
         text = self.ENVIRON.get(var, "").strip()
         if not text:
             return default
@@ -36,24 +32,24 @@ class Environment(environ.Env):  # type: ignore[misc]  # django-environ is not t
 def read(environment: Mapping[str, str], *apps: type[AppSettings]) -> dict[str, Any]:
     """Return the settings of these apps that the environment sets. Empty values are ignored.
 
-    A name that no app declares is returned as it is, so that the app's check finds it.
+    A name that no app declares is returned too, so that the app's check reports it.
 
     Raises:
-        ImproperlyConfigured: a value is not of its setting's type.
+        ImproperlyConfigured: a value does not have its setting's type.
     """
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for app in apps:
         for name, text in environment.items():
             if name.startswith(app.PREFIX) and text.strip():
                 declared = app.DECLARED.get(name.removeprefix(app.PREFIX))
                 if declared and declared.takes_none and text.strip().lower() == NONE:
-                    found[name] = None
+                    values[name] = None
                     continue
                 kind = declared.kind if declared else str
-                # Of a choice the check says what may be written.
+                # The check lists the valid values of a choice.
                 is_choice = isinstance(kind, EnumType)
-                found[name] = _parsed(name, text.strip(), str if is_choice else kind)
-    return found
+                values[name] = _parsed(name, text.strip(), str if is_choice else kind)
+    return values
 
 
 def _parsed(name: str, text: str, kind: Any) -> Any:
@@ -78,7 +74,7 @@ def _dict(text: str) -> Any:
     }
 
 
-# What a text becomes before its type is looked at, and what to write, by the kind of setting.
+# By kind of setting: the parser of its text, and the hint for the reader.
 _SHAPES: dict[Any, tuple[Callable[[str], Any], str]] = {
     bool: (str, "true or false"),
     int: (str, "a whole number"),

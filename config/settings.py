@@ -1,4 +1,4 @@
-"""Settings of the site: safe for production as they are; the environment or a `.env` file says what is different."""
+"""Settings of the site: safe for production by default; the environment or a `.env` file overrides them."""
 
 from contextlib import suppress
 from datetime import timedelta
@@ -21,7 +21,7 @@ env = environment.Environment()
 env.read_env(env.str("ENV_FILE", str(BASE_DIR / ".env")))
 
 VAR_DIR = Path(env.str("VAR_DIR", str(BASE_DIR / "var"))).resolve()
-with suppress(OSError):  # whoever writes there says what is wrong
+with suppress(OSError):  # code that writes there reports the error
     private_files.make_directory(VAR_DIR)
 HOST = env.str("HOST", "127.0.0.1")
 PORT = env.int("PORT", 8000)
@@ -33,14 +33,11 @@ SECRET_KEY = env.str("SECRET_KEY", "") or secret_key.read_or_create(VAR_DIR / "s
 ALLOWED_HOSTS: list[str] = env.list("ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[::1]"])
 CSRF_TRUSTED_ORIGINS: list[str] = env.list("CSRF_TRUSTED_ORIGINS", default=[])
 
-# Off only where no other machine can listen: `make run` on a loopback address does so.
+# Off only if no other machine can listen: `make run` switches it off on a loopback address.
 HTTPS = env.bool("HTTPS", not DEBUG)
 SECURE_SSL_REDIRECT = env.bool("SECURE_SSL_REDIRECT", HTTPS)
-SECURE_REDIRECT_EXEMPT = [
-    r"^healthz$",
-    r"^metrics$",
-    r"^readyz$",
-]  # who asks one process comes from inside, past the proxy and its certificate
+# Health checks of a single process come from inside, without the proxy and its certificate.
+SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^metrics$", r"^readyz$"]
 SECURE_HSTS_SECONDS = env.int("SECURE_HSTS_SECONDS", 31_536_000 if HTTPS else 0)
 SECURE_HSTS_INCLUDE_SUBDOMAINS = HTTPS
 SECURE_HSTS_PRELOAD = HTTPS
@@ -49,18 +46,17 @@ CSRF_COOKIE_SECURE = HTTPS
 SESSION_COOKIE_HTTPONLY = True
 X_FRAME_OPTIONS = "DENY"
 if env.bool("BEHIND_PROXY", False):
-    # Only a proxy that overwrites this header may stand in front: a browser could set it as well.
+    # Only behind a proxy that overwrites this header, because a browser could set it as well.
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
-    WEBCHAT_TRUSTED_PROXIES = ["127.0.0.1", "::1"]  # one on this machine, unless another is named
+    WEBCHAT_TRUSTED_PROXIES = ["127.0.0.1", "::1"]  # on this machine by default
 
 SILENCED_SYSTEM_CHECKS: list[str] = env.list("SILENCED_SYSTEM_CHECKS", default=[])
 
 # Applications
 
-TURNS_DISPATCHER = env.str("TURNS_DISPATCHER", "") or "embedded"
-
 INSTALLED_APPS = [
-    "django.contrib.admin",
+    "daphne",  # before staticfiles: its `runserver` serves sockets
+    "console.admin_site.ConsoleAdminConfig",  # Django's admin, with the overview as its first page
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -68,12 +64,11 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "axes",
     "channels",
-    # Jobs in PostgreSQL, which wake runners: only where there are any.
-    *(["procrastinate.contrib.django"] if TURNS_DISPATCHER == "procrastinate" else []),
-    "ninja",  # its pages of the API's description, without which they load scripts from elsewhere
+    "ninja",  # its pages of the API's description; without the app they load scripts from another site
     "governance",
     "turns",
     "webchat",
+    "console",
 ]
 
 MIDDLEWARE = [
@@ -153,12 +148,12 @@ AUTH_PASSWORD_VALIDATORS = [
 LOGIN_URL = "webchat:login"
 LOGIN_REDIRECT_URL = "/"
 
-# Signing in: a name, or an address, that has failed so often has to wait. Passwords are checked a few at a time.
+# Signing in: after too many failures, a name or address has to wait. Only a few passwords are checked concurrently.
 AUTHENTICATION_BACKENDS = [
     "axes.backends.AxesStandaloneBackend",
     "webchat.sign_in.SignInBackend",
 ]
-# Whoever sets or changes a password takes a turn like those who sign in.
+# Setting or changing a password takes a hashing slot, like signing in.
 PASSWORD_HASHERS = ["webchat.sign_in.PasswordHasher", *global_settings.PASSWORD_HASHERS[1:]]
 AXES_FAILURE_LIMIT = env.int("SIGN_IN_ATTEMPTS", 20)
 AXES_COOLOFF_TIME = timedelta(minutes=env.int("SIGN_IN_PAUSE_MINUTES", 10))
@@ -166,21 +161,21 @@ AXES_LOCKOUT_PARAMETERS = ["ip_address", "username"]
 AXES_CLIENT_IP_CALLABLE = "webchat.addresses.client_address"
 AXES_LOCKOUT_CALLABLE = "webchat.sign_in.locked_out"
 AXES_USERNAME_CALLABLE = "webchat.sign_in.counted_name"
-# Whoever goes on meanwhile does not prolong it, for whoever the name belongs to; nor does it fill the table.
+# Further attempts neither prolong the lock for the owner of the name nor fill the table.
 AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
-AXES_DISABLE_ACCESS_LOG = True  # of those who have signed in: nothing would delete it
+AXES_DISABLE_ACCESS_LOG = True  # a log of successful sign-ins, whose rows would never be deleted
 AXES_VERBOSE = False
 
 # Language and time
 
 LANGUAGE_CODE = "en"
-LANGUAGES = [("en", "English"), ("de", "Deutsch")]  # the browser says which
+LANGUAGES = [("en", "English"), ("de", "Deutsch")]  # the browser selects the language
 LOCALE_PATHS = [BASE_DIR / "config" / "locale"]
-TIME_ZONE = "UTC"
+TIME_ZONE = env.str("TIME_ZONE", "UTC")
 USE_I18N = True
 USE_TZ = True
 
-# Static files: straight from where they lie, or from where `collectstatic` puts them (STATIC_ROOT).
+# Static files: from their source directories, or from STATIC_ROOT after `collectstatic`.
 
 STATIC_URL = "static/"
 STATIC_ROOT = env.str("STATIC_ROOT", "") or None
@@ -190,7 +185,7 @@ WHITENOISE_AUTOREFRESH = DEBUG
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "whitenoise.storage.CompressedStaticFilesStorage"},
-    # What people attach to their messages: no web server hands it out, and nobody else on this machine reads it.
+    # Attachments of messages: not served by a web server, and readable only by the server's user.
     "attachments": {
         "BACKEND": "django.core.files.storage.FileSystemStorage",
         "OPTIONS": {
@@ -201,7 +196,7 @@ STORAGES = {
     },
 }
 
-# Logging and traces: ids and statuses; what people wrote and what tools answered stays out of them.
+# Logging and traces: ids and statuses, without texts of people or results of tools.
 
 _LOG_FORMATS = ("line", "json")
 _log_format = env.str("LOG_FORMAT", "line")
@@ -218,10 +213,12 @@ LOGGING = {
         },
         "json": {"()": "governance.logs.JsonFormatter"},
     },
+    "filters": {"short_lines": {"()": "governance.logs.ShortLines"}},
     "handlers": {
         "console": {
             "class": "logging.StreamHandler",
             "formatter": _log_format,
+            "filters": ["short_lines"],
         }
     },
     "root": {"handlers": ["console"], "level": "WARNING"},
@@ -233,7 +230,7 @@ LOGGING = {
 
 tracing.begin()
 
-# Governance, turns, webchat: two settings under names that other programs know too, then each under its own.
+# Governance, turns, webchat: two settings under names that other programs also use, then each under its own name.
 
 GOVERNANCE_DEFAULT_TIMEOUT: float | None = env.float("AGENT_TOOL_TIMEOUT", None)
 TURNS_ATTACHMENT_STORAGE = "attachments"

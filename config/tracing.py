@@ -1,4 +1,4 @@
-"""Traces of the site: OpenTelemetry's own variables say where they are sent."""
+"""Traces of the site, sent to the endpoint in OpenTelemetry's environment variables."""
 
 import os
 
@@ -8,16 +8,16 @@ _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT
 
 
 def begin() -> None:
-    """Send the spans of this process to the endpoint in the environment; without one there are none.
+    """Send the spans of this process to the endpoint in the environment, if there is one.
 
     Raises:
-        ImproperlyConfigured: the packages of the extra `otel` are not installed.
+        ImproperlyConfigured: the packages of the `otel` extra are not installed.
     """
-    named = [name for name in _ENDPOINTS if os.environ.get(name)]
-    if not named:
+    variables = [name for name in _ENDPOINTS if os.environ.get(name)]
+    if not variables:
         return
     try:
-        # only here, so that the site starts without the packages, and as fast as before
+        # Imported here, so that the site starts quickly, and also without the packages.
         from opentelemetry import trace  # noqa: PLC0415
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415
             OTLPSpanExporter,
@@ -26,7 +26,7 @@ def begin() -> None:
         from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
     except ImportError as error:
         raise ImproperlyConfigured(
-            f"{named[0]} is set, and the packages for traces are not installed: make base EXTRAS=otel"
+            f"{variables[0]} is set, but the packages for traces are not installed: make base EXTRAS=otel"
         ) from error
     os.environ.setdefault("OTEL_SERVICE_NAME", "turnkeeper")
     provider = TracerProvider()

@@ -10,7 +10,7 @@ admin.site.site_header = admin.site.site_title = _("Turnkeeper administration")
 
 urlpatterns = [
     path("admin/", admin.site.urls),
-    # Browsers ask for it where a page names no icon, as those of the admin do.
+    # Browsers request this for pages without an icon, such as the admin's.
     path("favicon.ico", RedirectView.as_view(url=f"{settings.STATIC_URL}webchat/img/favicon.svg")),
     path("", include("webchat.urls")),
 ]

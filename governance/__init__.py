@@ -1,6 +1,7 @@
-"""Tools and the rules they run under: deadlines, cancellation, limits, one outcome for every call.
+"""Tools and the rules that they run under: deadlines, cancellation, limits, and one outcome for every call.
 
-Other code imports this facade. It needs no Django, so the executor can govern the tools of any program (B8).
+Other code imports from this facade, which needs no Django, so that the executor can govern the tools of any program
+(B8).
 """
 
 from governance.core.approvals import Decision, Question, Verdict
@@ -8,6 +9,7 @@ from governance.core.calls import (
     OPEN_STATUSES,
     CallStatus,
     Disposition,
+    Effects,
     ErrorType,
     LateSettlement,
     Progress,
@@ -21,7 +23,12 @@ from governance.core.cancel_intent import (
 )
 from governance.core.cancel_intent import vocabulary as cancel_vocabulary
 from governance.core.cancel_reasons import CancelReason, CancelSource
-from governance.core.cancellation import Cancellation, CancellationToken, Cancelled
+from governance.core.cancellation import (
+    Cancellation,
+    CancellationToken,
+    Cancelled,
+    ScopeKind,
+)
 from governance.core.checkpoints import checkpoint
 from governance.core.deadline import Deadline, DeadlineChange, Limit
 from governance.core.exceptions import (
@@ -36,22 +43,26 @@ from governance.core.exceptions import (
     ToolDisabled,
     ToolExecutionError,
     ToolFailed,
+    ToolForbidden,
     ToolTimeoutError,
     TooManyAbandonedThreads,
     UnknownTool,
 )
 from governance.core.excerpts import excerpt, shortened
 from governance.core.executor import Timing, ToolExecutor
+from governance.core.forms import Form, read_answers
 from governance.core.images import ImageRefused, KeepImage, ResultImage
 from governance.core.limiter import Limits, Obstacle, WaitsFor
 from governance.core.live_call import LiveCall
 from governance.core.loop_detector import LoopAction, LoopDetector
-from governance.core.model_messages import (
+from governance.core.masking import mask
+from governance.core.outcomes import (
     abandoned_text,
     denied_text,
     expired_text,
     interrupted_text,
     not_started_text,
+    unfinished_outcome,
 )
 from governance.core.policy import (
     ApprovalRule,
@@ -65,10 +76,16 @@ from governance.core.policy import (
 )
 from governance.core.ports import Approver, Host, Observer, PolicySource, Unobserved
 from governance.core.registry import ToolRegistry, make_tool, registry, tool
-from governance.core.scopes import ScopeKind, ScopeRegistry
-from governance.core.tools import Concurrency, Isolation, Tool, ToolContext
-from governance.core.tracing import Span, enclosing, is_traced, traceparent
-from governance.core.unfinished import unfinished_outcome
+from governance.core.tools import (
+    Concurrency,
+    Isolation,
+    StillMine,
+    Tool,
+    ToolContext,
+    Users,
+    always_mine,
+)
+from governance.core.tracing import Span, enclosing, traceparent
 
 __all__ = [
     "OPEN_STATUSES",
@@ -87,7 +104,9 @@ __all__ = [
     "DeadlineChange",
     "Decision",
     "Disposition",
+    "Effects",
     "ErrorType",
+    "Form",
     "GovernanceError",
     "Host",
     "IllegalTransition",
@@ -112,8 +131,8 @@ __all__ = [
     "QueueTimeout",
     "ResultImage",
     "ScopeKind",
-    "ScopeRegistry",
     "Span",
+    "StillMine",
     "TimeoutSource",
     "Timing",
     "TooManyAbandonedThreads",
@@ -125,15 +144,18 @@ __all__ = [
     "ToolExecutionError",
     "ToolExecutor",
     "ToolFailed",
+    "ToolForbidden",
     "ToolLimits",
     "ToolOutcome",
     "ToolRegistry",
     "ToolTimeoutError",
     "UnknownTool",
     "Unobserved",
+    "Users",
     "Verdict",
     "WaitsFor",
     "abandoned_text",
+    "always_mine",
     "cancel_vocabulary",
     "cap",
     "checkpoint",
@@ -145,9 +167,10 @@ __all__ = [
     "interrupted_text",
     "is_cancel_intent",
     "is_cancel_phrase",
-    "is_traced",
     "make_tool",
+    "mask",
     "not_started_text",
+    "read_answers",
     "registry",
     "resolve",
     "shortened",

@@ -5,7 +5,7 @@ from enum import EnumType
 from functools import cached_property
 from typing import Any, ClassVar, get_args
 
-from django.conf import Settings, UserSettingsHolder, settings
+from django.conf import settings
 from pydantic import ConfigDict, TypeAdapter
 
 from governance.core.settings import WEEK, Setting
@@ -16,7 +16,7 @@ _MOST = 10**15
 
 
 class DeclaredSetting:
-    """One setting with its name in Django's settings, its type, its rule and its default; read, it is its value."""
+    """A descriptor of one setting: its name in Django's settings, its type, rule and default."""
 
     def __init__(self, full_name: str, annotation: Any, default: Any) -> None:
         declared, self.rule = get_args(annotation)
@@ -26,18 +26,14 @@ class DeclaredSetting:
         self.kind: Any = kinds[0] if self.takes_none else declared
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
-        return _read(self.full_name, self.default)
+        return getattr(settings, self.full_name, self.default)
 
     def parse(self, value: Any) -> Any:
-        """Return a value as the declared type.
-
-        Raises:
-            ValueError: it is of another type.
-        """
+        """Convert a value to the declared type. Raise `ValueError` if that is impossible."""
         return self._adapter.validate_python(value)
 
     def is_valid(self, value: Any) -> bool:
-        """Return whether a value has the declared type and keeps the rule."""
+        """Return whether a value has the declared type and satisfies the rule."""
         try:
             self.parse(value)
         except ValueError:
@@ -49,9 +45,9 @@ class DeclaredSetting:
 
     @property
     def hint(self) -> str:
-        """What to write, in sentences."""
-        hint = f"Set it to {self.rule.hint or self._wanted()}."
-        return f"{hint} None stands for {self.rule.none}." if self.rule.none else hint
+        """Sentences that describe the valid values."""
+        hint = f"Set it to {self.rule.hint or self._valid_values()}."
+        return f"{hint} None means {self.rule.none}." if self.rule.none else hint
 
     @cached_property
     def _adapter(self) -> TypeAdapter[Any]:
@@ -60,21 +56,21 @@ class DeclaredSetting:
         return TypeAdapter(kind, config=ConfigDict(strict=is_strict))
 
     def _is_sensible(self, part: Any) -> bool:
-        if isinstance(part, str):
+        if isinstance(part, str | Mapping):
             return bool(part)
         least, most = self.rule.least, self.rule.most or _MOST
         if least is None:
             return bool(0 < part <= most)
         return bool(least <= part <= most) or (self.rule.zero and part == 0)
 
-    def _wanted(self) -> str:
+    def _valid_values(self) -> str:
         if self.kind is bool:
             return "True or False"
         if isinstance(self.kind, EnumType):
             choices: Iterable[Any] = self.kind
             return " or ".join(f'"{choice.value}"' for choice in choices)
         if self.kind not in (int, float):
-            return "a text"
+            return "a string"
         words = "a whole number" if self.kind is int else "a number of seconds"
         if self.rule.least is None:
             return f"{words} above zero, or leave it out for the default"
@@ -84,7 +80,8 @@ class DeclaredSetting:
 
 
 class AppSettings:
-    """Base of an app's settings: fields whose type is `Annotated` with a `Setting`; their values are the defaults.
+    """The base class of an app's settings. The type of each field is `Annotated` with a `Setting`, and its value is the
+    default.
 
     Nothing is cached, so `override_settings` and later changes work.
     """
@@ -94,7 +91,7 @@ class AppSettings:
     DECLARED: ClassVar[Mapping[str, DeclaredSetting]] = {}
 
     def __init_subclass__(cls, of: Iterable[type] = ()) -> None:
-        """Declare the fields of the class, and those of the classes `of`, which hold their defaults in small letters."""
+        """Declare the fields of this class and of the classes `of`, whose field names are in lower case."""
         cls.HOLDERS = (cls, *of)
         cls.DECLARED = {
             name.upper(): DeclaredSetting(
@@ -102,45 +99,19 @@ class AppSettings:
             )
             for holder in cls.HOLDERS
             for name, annotation in holder.__annotations__.items()
-            if any(isinstance(word, Setting) for word in get_args(annotation))
+            if any(isinstance(part, Setting) for part in get_args(annotation))
         }
         for name, setting in cls.DECLARED.items():
             setattr(cls, name, setting)
 
     def valid(self, name: str) -> Any:
-        """Return the value of a setting, or its default where the value is wrong."""
+        """Return the value of a setting, or its default if the value is invalid."""
         setting, value = self.DECLARED[name], getattr(self, name)
         return value if setting.is_valid(value) else setting.default
 
 
-def values_of(defaults: Mapping[str, Any]) -> list[Any]:
-    """Return the values of several settings by their names in Django's settings; one that is left out has its default."""
-    holder: Any = object.__getattribute__(settings, "_wrapped")
-    if type(holder) is Settings:  # nothing is put before the others
-        return list(map(holder.__dict__.get, defaults, defaults.values()))
-    return [_read(name, default) for name, default in defaults.items()]
-
-
-def _read(name: str, default: Any) -> Any:
-    """Return a value of Django's settings, as `getattr` does.
-
-    A setting that is left out has its default. Finding that out by an `AttributeError` takes ten times as long.
-    """
-    holder: Any = object.__getattribute__(settings, "_wrapped")
-    while type(holder) is UserSettingsHolder:  # what `override_settings` puts before the others
-        values = holder.__dict__
-        if name in values:
-            return values[name]
-        if name in values["_deleted"]:
-            return default
-        holder = values["default_settings"]
-    if type(holder) is Settings:
-        return holder.__dict__.get(name, default)
-    return getattr(settings, name, default)
-
-
 def _parts(value: Any) -> list[Any]:
-    """What bounds are about: a number itself, the items of a list, the values of a dict."""
+    """Return the parts of a value to which bounds apply: a number itself, the items of a list, or the values of a dict."""
     if isinstance(value, Mapping):
         return list(value.values())
     if isinstance(value, list | tuple):

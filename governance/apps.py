@@ -1,11 +1,10 @@
 """The app `governance`: tools and the rules they run under."""
 
 from django.apps import AppConfig
-from django.db.models.signals import post_migrate
 from django.utils.module_loading import autodiscover_modules
 from django.utils.translation import gettext_lazy as _
 
-from governance import checks, connection_health, partial_indexes, toolbox
+from governance import checks, db, toolbox
 from governance.conf import toolbox_settings
 from governance.core.registry import registry
 
@@ -19,7 +18,6 @@ class GovernanceConfig(AppConfig):
 
     def ready(self) -> None:
         checks.register_all()
-        connection_health.watch()
+        db.replace_lost_connections()
         toolbox.register(registry, settings=toolbox_settings)
         autodiscover_modules("tools")
-        post_migrate.connect(partial_indexes.renew, sender=self)

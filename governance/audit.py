@@ -1,4 +1,6 @@
-"""The audit of edits: which field went from what to what, by whom and when. The same for all that is edited live."""
+"""The audit of edits: who changed which field from which value to which, and when. All models that administrators edit
+share it.
+"""
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -9,14 +11,17 @@ from django.apps import apps
 from django.conf import settings
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.core.exceptions import ValidationError
-from django.db import models, transaction
+from django.db import models
 from django.dispatch import Signal
 from django.utils import translation
 from django.utils.text import Truncator
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from governance import activity
+from governance.db import on_commit
 from governance.durations import format_limit
+from governance.model_fields import DatabaseTimeField
 
 logger = logging.getLogger(__name__)
 
@@ -25,16 +30,19 @@ Editor = AbstractBaseUser | None
 
 LONGEST = 80
 _TYPES: tuple[tuple[Any, type, Any], ...] = (
-    (models.BooleanField, bool, gettext_lazy("Write true or false.")),
-    (models.IntegerField, int, gettext_lazy("Write a whole number.")),
-    ((models.CharField, models.TextField), str, gettext_lazy("Write a text.")),
+    (models.BooleanField, bool, gettext_lazy("Enter true or false.")),
+    (models.IntegerField, int, gettext_lazy("Enter a whole number.")),
+    ((models.CharField, models.TextField), str, gettext_lazy("Enter text.")),
 )
 
 
 class Change(models.Model):
-    """One edit of a row: who changed which field from what to what, and when (append-only)."""
+    """One edit of a row: its editor, its time, and the old and new values (append-only)."""
 
     subject = ""  # the model that is edited, as "app.Model"
+    kind = ""  # the kind of the activity that records an edit
+    named_by = ""  # the field that names the edited row; blank = there is only one row
+    confidential: Collection[str] = ()  # fields whose values the activity list hides
 
     action = models.CharField(
         gettext_lazy("action"),
@@ -56,7 +64,7 @@ class Change(models.Model):
         verbose_name=gettext_lazy("by"),
     )
     by_name = models.CharField(gettext_lazy("by"), max_length=150, blank=True)
-    at = models.DateTimeField(gettext_lazy("at"), auto_now_add=True)
+    at = DatabaseTimeField(gettext_lazy("at"), auto_now_add=True)
 
     class Meta:
         abstract = True
@@ -64,7 +72,7 @@ class Change(models.Model):
 
     @property
     def summary(self) -> str:
-        """The changes in one line, in the order of the fields: "total limit: 2 min → 30 s"."""
+        """The changes in one line, in the order of the fields, for example "total limit: 2 min → 30 s"."""
         return summary_of(apps.get_model(self.subject), self.changes, self.describe_value)
 
     @classmethod
@@ -73,11 +81,12 @@ class Change(models.Model):
 
 
 class EditConflict(ValidationError):
-    """Somebody else has edited the same row meanwhile; nothing was saved."""
+    """Another person has edited the same row since the editor loaded it; nothing was saved."""
 
     def __init__(self, row: models.Model) -> None:
         problem = _(
-            "“%(row)s” was changed by somebody else meanwhile. Nothing was saved: look again."
+            "Someone else has changed “%(row)s” in the meantime. Nothing was saved."
+            " Reload the page to see the new values."
         )
         super().__init__(problem % {"row": row}, code="conflict")
 
@@ -90,9 +99,10 @@ def summary_of(
     changes: Mapping[str, Sequence[Any]],
     describe: Callable[[str, Any], str],
 ) -> str:
-    """Return changes in one line, in the order of the model's columns; `describe` makes a text of a column's value."""
-    labels = {field.name: str(field.verbose_name) for field in model._meta.fields}
-    places = {name: place for place, name in enumerate(labels)}
+    """Return changes in one line, in the order of the model's columns; `describe` returns a column's value as text."""
+    fields = [*model._meta.fields, *model._meta.many_to_many]
+    labels = {field.name: str(field.verbose_name) for field in fields}
+    places = {name: position for position, name in enumerate(labels)}
     return "; ".join(
         f"{labels.get(name, name)}: {describe(name, old)} → {describe(name, new)}"
         for name, (old, new) in sorted(
@@ -102,7 +112,7 @@ def summary_of(
 
 
 def describe_value(name: str, value: object) -> str:
-    """Return a field's value as people read it: durations with units, yes and no, long texts by their beginning."""
+    """Return a field's value as people read it: durations with units, yes or no, the beginning of a long text."""
     if name.endswith("_ms") and (value is None or isinstance(value, int)):
         return format_limit(value)
     if isinstance(value, bool):
@@ -119,18 +129,22 @@ def edit(
     values: Mapping[str, Any],
     *,
     fields: Collection[str],
-    seen: Any = None,
+    version: Any = None,
     conflict: type[EditConflict] = EditConflict,
 ) -> Changes:
-    """Set the values of a locked row and return what they change: field → [old, new]. Nothing is saved yet.
+    """Set the values of a locked row and return the changes: field → [old, new]. Nothing is saved yet.
 
-    `fields` may be edited. `seen` is the `revision` that the editor has seen, or the `updated_at` of a row without one.
+    `fields` are the fields that may be edited. `version` is the `revision` that the editor has seen, or the
+    `updated_at` of a row without a `revision`.
 
     Raises:
-        EditConflict: the row was edited since `seen`.
-        django.core.exceptions.ValidationError: a value is of another type than its field; words by field.
+        EditConflict: the row was edited since `version`.
+        django.core.exceptions.ValidationError: a value does not have the type of its field; the error has a message for
+        each such field.
     """
-    if seen is not None and seen != getattr(row, "revision", getattr(row, "updated_at", None)):
+    if version is not None and version != getattr(
+        row, "revision", getattr(row, "updated_at", None)
+    ):
         raise conflict(row)
     if unknown := values.keys() - set(fields):
         raise TypeError(f"{row._meta.verbose_name_plural} have no {sorted(unknown)!r}.")
@@ -144,12 +158,14 @@ def edit(
 
 
 def _check_types(row: models.Model, values: Mapping[str, Any]) -> None:
-    """Refuse values of another type. A silent conversion would hide that "90" or 1.5 may mean another unit."""
+    """Refuse values that do not have their field's type, because a silent conversion would hide that "90" or 1.5 may
+    mean another unit.
+    """
     errors = {}
     for name, value in values.items():
         field = cast("models.Field[Any, Any]", row._meta.get_field(name))
-        for kind, wanted, words in _TYPES:
-            if isinstance(field, kind) and type(value) is not wanted:
+        for kind, expected_type, words in _TYPES:
+            if isinstance(field, kind) and type(value) is not expected_type:
                 if not (value is None and field.null):
                     errors[name] = [str(words)]
                 break
@@ -158,7 +174,7 @@ def _check_types(row: models.Model, values: Mapping[str, Any]) -> None:
 
 
 def deleted(row: models.Model, fields: Iterable[str]) -> Changes:
-    """Return what goes with a row: field → [old, None]."""
+    """Return the changes of a deleted row: field → [old, None]."""
     values = {name: getattr(row, name) for name in fields}
     return {name: [value, None] for name, value in values.items() if value not in (None, "")}
 
@@ -174,9 +190,9 @@ def record(
     signal: Signal | None = None,
     **subject: Any,
 ) -> AnyChange:
-    """Write an edit down as a `kind` of change, and in the admin's history. `where` names an editor without account.
+    """Store an edit as a change of the class `kind`, as activity, and in the admin's history.
 
-    The `signal` tells the `subject` once the edit is committed.
+    `where` names an editor without an account. The `signal` is sent with the `subject` after the commit.
     """
     change = kind._default_manager.create(
         action=action,
@@ -185,17 +201,36 @@ def record(
         by_name=by.get_username()[:150] if by else where,
         **subject,
     )
+    _record_activity(change)
     log(row, action=action, summary=change.summary, by=by)
     facts = _log_facts(change, row, changes, by)
-    transaction.on_commit(partial(logger.info, "An edit was saved", extra=facts), robust=True)
+    on_commit(partial(logger.info, "An edit was saved", extra=facts), robust=True)
     if signal is not None:
         send = partial(signal.send_robust, sender=type(row), **subject)
-        transaction.on_commit(send, robust=True)
+        on_commit(send, robust=True)
     return change
 
 
+def _record_activity(change: Change) -> None:
+    shown_fields = {
+        name: activity.HIDDEN if name in change.confidential else values
+        for name, values in change.changes.items()
+    }
+    activity.record(
+        change.kind,
+        change.action,
+        source=change,
+        subject=str(getattr(change, change.named_by)) if change.named_by else "",
+        changes=shown_fields,
+        why=getattr(change, "reason", ""),
+        by_id=change.by_id,
+        by_name=change.by_name,
+        at=change.at,
+    )
+
+
 def _log_facts(change: Any, row: models.Model, changes: Changes, by: Editor) -> dict[str, Any]:
-    with translation.override(None):  # the log speaks one language, whoever edits
+    with translation.override(None):  # the log is in one language, regardless of the editor's
         subject = str(row)
     facts = {"subject": subject, "action": change.action, "by_id": by.pk if by else None}
     version = {"version": change.version} if hasattr(change, "version") else {}
@@ -203,7 +238,7 @@ def _log_facts(change: Any, row: models.Model, changes: Changes, by: Editor) -> 
 
 
 def _numbers(changes: Changes) -> dict[str, str]:
-    """Return numbers and switches as `old→new`. Texts stay out of the log, since people wrote them."""
+    """Return numbers and switches as `old→new`. Texts stay out of the log, because people wrote them."""
     return {
         name: f"{old}→{new}"
         for name, (old, new) in changes.items()
@@ -212,10 +247,10 @@ def _numbers(changes: Changes) -> dict[str, str]:
 
 
 def log(row: models.Model, *, action: str, summary: str, by: Editor) -> None:
-    """Write the admin's own history, with the old and the new values that it would not keep."""
+    """Add an entry to the admin's own history with the old and new values, which the admin itself does not store."""
     if by is None or not apps.is_installed("django.contrib.admin"):
         return
-    from django.contrib.admin.models import (  # noqa: PLC0415 - importable only where the admin is installed
+    from django.contrib.admin.models import (  # noqa: PLC0415 - importable only if the admin is installed
         ADDITION,
         CHANGE,
         DELETION,

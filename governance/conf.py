@@ -3,16 +3,16 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from operator import is_
 from typing import TYPE_CHECKING, Annotated, Any
 
 from django.conf import settings
 
-from governance.app_settings import WEEK, AppSettings, Setting, values_of
+from governance.app_settings import WEEK, AppSettings, Setting
 from governance.core.policy import ApprovalRule, ToolLimits
 from governance.toolbox import ToolboxSettings
 
 EVERY_OTHER = "*"
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SECRET_SETTING = re.compile(r"(?:DSN|KEY|KEYS|KEY_FALLBACKS|PASSWORD|SECRET|TOKEN)$")
 
 
@@ -20,20 +20,24 @@ def _are_rules(rules: Mapping[str, str]) -> bool:
     return set(rules.values()) <= set(ApprovalRule)
 
 
+def _are_variables(names: Sequence[str]) -> bool:
+    return all(map(_VARIABLE.fullmatch, names))
+
+
 class GovernanceSettings(AppSettings, of=(ToolboxSettings,)):
-    """Every setting, those of the built-in tools too. Each docstring is its line in `docs/settings/governance.md`."""
+    """Every setting, including those of the built-in tools. Each docstring is its line in `docs/settings/governance.md`."""
 
     PREFIX = "GOVERNANCE_"
 
     if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """The settings of the built-in tools."""
+            """Return a setting of the built-in tools."""
 
     DEFAULT_TIMEOUT: Annotated[
         float | None, Setting("governance.E001", 0, WEEK, none="the built-in one")
     ] = None
-    """Limit of a tool that has no other one. `0` = no limit, `None` = the built-in 120 s (T2)."""
+    """Limit of a tool that has no other limit. `0` = no limit, `None` = the built-in 120 s (T2)."""
 
     TOOL_TIMEOUTS: Annotated[
         Mapping[str, float],
@@ -45,13 +49,14 @@ class GovernanceSettings(AppSettings, of=(ToolboxSettings,)):
             kind="dict: tool → seconds",
         ),
     ] = {}
-    """Limits of single tools; each goes before what the tool declares (T2)."""
+    """Limits of single tools; each overrides the tool's declaration (T2)."""
 
     TIMEOUT_CEILING: Annotated[float, Setting("governance.E003", 0, WEEK)] = 3600.0
-    """The most a call may ask for itself, and the highest limit an administrator may set. `0` = no ceiling (A3)."""
+    """The highest limit that a call may request, and the highest that an administrator may set. `0` = no ceiling
+    (A3)."""
 
     LIMIT_NOTE_REQUIRED: Annotated[bool, Setting("governance.E061")] = False
-    """Whether an administrator has to say why with each change of a limit."""
+    """Whether an administrator has to give a reason for each change of a limit."""
 
     APPROVAL: Annotated[
         Mapping[str, str],
@@ -62,8 +67,8 @@ class GovernanceSettings(AppSettings, of=(ToolboxSettings,)):
             kind="dict: tool → rule",
         ),
     ] = {}
-    """Whether a person must let calls through: `"never"`, `"once_per_conversation"` or `"always"`; `"*"` = every tool
-    that is not named (D1)."""
+    """Whether calls need a person's approval: `"never"`, `"once_per_conversation"` or `"always"`; `"*"` = every
+    tool that is not named (D1)."""
 
     APPROVAL_TIMEOUT: Annotated[float, Setting("governance.E038", 0, WEEK)] = 600.0
     """How long a person may take to decide. `0` = no limit (D3)."""
@@ -76,20 +81,20 @@ class GovernanceSettings(AppSettings, of=(ToolboxSettings,)):
             kind="list of tools",
         ),
     ] = ()
-    """Tools of which the chat model and the person read what an exception says; `"*"` = every tool. See [own
+    """Tools whose exception texts the chat model and the user may read; `"*"` = every tool. See [own
     tools](../howto/own-tools.md#what-the-model-reads) (T4)."""
 
     CANCEL_GRACE: Annotated[float, Setting("governance.E004", 0, 60)] = 0.6
-    """How long a call may take to end after it was asked to, before it is killed or abandoned (C1)."""
+    """How long a call may take to end after a cancel before it is killed or abandoned (C1)."""
 
     MAX_RUNNING: Annotated[int, Setting("governance.E006", 1, 100_000)] = 100
-    """Calls that run at once in one process (P4)."""
+    """Maximum number of simultaneous calls in one process (P4)."""
 
     MAX_QUEUED: Annotated[int, Setting("governance.E007", 0, 1_000_000)] = 200
-    """Calls that wait for a slot in one process; one more is refused (P4)."""
+    """Maximum number of calls that wait for a slot in one process; further calls are refused (P4)."""
 
     MAX_RUNNING_PER_SCOPE: Annotated[int, Setting("governance.E008", 1, 100_000)] = 16
-    """Calls of one conversation that run at once (P4)."""
+    """Maximum number of simultaneous calls in one conversation (P4)."""
 
     QUEUE_TIMEOUT: Annotated[float, Setting("governance.E009", 0.001, WEEK)] = 300.0
     """How long a call waits for a slot before it gives up (P4)."""
@@ -97,11 +102,12 @@ class GovernanceSettings(AppSettings, of=(ToolboxSettings,)):
     MAX_THREADS: Annotated[int, Setting("governance.E010", 1, 10_000)] = 32
     """Threads for plain tools in one process (T7)."""
 
-    MAX_ABANDONED_THREADS: Annotated[int, Setting("governance.E011", 0, 10_000)] = 16
-    """Threads that outlived their deadline; at this number plain tools are refused (T7)."""
+    MAX_DATABASE_THREADS: Annotated[int, Setting("governance.E063", 1, 10_000)] = 16
+    """Threads in which coroutine tools use the ORM, each with its own connection (T7)."""
 
     MAX_WORKERS: Annotated[int, Setting("governance.E012", 1, 1_000)] = 4
-    """Worker processes for tools with `isolation="process"` (T8)."""
+    """Maximum number of simultaneous calls of tools with `isolation="process"` in one server process, each in its
+    own worker process (T8)."""
 
     PROGRESS_INTERVAL: Annotated[float, Setting("governance.E013", 0.1, 3_600)] = 5.0
     """How often a running call is reported as alive (V1)."""
@@ -109,25 +115,44 @@ class GovernanceSettings(AppSettings, of=(ToolboxSettings,)):
     RESULT_LIMIT: Annotated[
         int, Setting("governance.E014", 1_000, 100_000_000, kind="characters")
     ] = 100_000
-    """How much of a result is kept."""
+    """Maximum stored length of a result."""
+
+    MCP_VARIABLES: Annotated[
+        Sequence[str],
+        Setting(
+            "governance.E067",
+            is_valid=_are_variables,
+            hint='a list of names of environment variables, such as ["GITHUB_MCP_AUTHORIZATION"]',
+            kind="list of names",
+        ),
+    ] = ()
+    """The environment variables that [MCP servers](../howto/mcp.md) may receive, in a header or in a command's
+    environment. A server that names another variable is not connected (G2)."""
+
+    ADMIN_CSP: Annotated[str | None, Setting("governance.E066", none="no header")] = (
+        "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'self'; form-action 'self'; "
+        "object-src 'none'"
+    )
+    """The Content-Security-Policy of our admin pages, if they use Django's own base templates. `{nonce}` is
+    replaced by the response's nonce. With `None` or an admin theme, the project sets the policy."""
 
 
 app_settings = GovernanceSettings()
 
 
 def tool_setting_limits(tool_name: str) -> ToolLimits:
-    """Return what the project's settings say of one tool, as a level of the policy (T2, D1)."""
-    rules, told, timeouts = values_of(_OF_EACH_TOOL)
+    """Return the limits that the project's settings set for one tool, as a level of the policy (T2, D1)."""
+    rules, error_texts = app_settings.APPROVAL, app_settings.ERROR_TEXT
     rule = rules.get(tool_name, rules.get(EVERY_OTHER))
     return _limits(
-        timeout=timeouts.get(tool_name),
+        timeout=app_settings.TOOL_TIMEOUTS.get(tool_name),
         approval=None if rule is None else ApprovalRule(rule),
-        error_text=tool_name in told or EVERY_OTHER in told,
+        error_text=tool_name in error_texts or EVERY_OTHER in error_texts,
     )
 
 
 def known_secrets() -> Iterator[str]:
-    # Django's own defaults hold none, and to read one that is deprecated warns.
+    # Django's own defaults contain no secrets, and reading a deprecated one emits a warning.
     for name in filter(_SECRET_SETTING.search, dir(settings)):
         if not settings.is_overridden(name):  # type: ignore[misc]  # missing in the stubs
             continue
@@ -140,51 +165,29 @@ def known_secrets() -> Iterator[str]:
 
 
 def setting_limits() -> ToolLimits:
-    """Return what the project's settings say of every tool, as a level of the policy (T2)."""
-    timeout, ceiling, approval_timeout = values_of(_OF_ALL_TOOLS)
-    return _limits(timeout=timeout, ceiling=ceiling, approval_timeout=approval_timeout)
+    """Return the limits that the project's settings set for every tool, as a level of the policy (T2)."""
+    return _limits(
+        timeout=app_settings.DEFAULT_TIMEOUT,
+        ceiling=app_settings.TIMEOUT_CEILING,
+        approval_timeout=app_settings.APPROVAL_TIMEOUT,
+    )
 
 
-def _defaults_of(*names: str) -> dict[str, Any]:
-    """Return the defaults of settings by their names in Django's settings."""
-    declared = [app_settings.DECLARED[name] for name in names]
-    return {setting.full_name: setting.default for setting in declared}
-
-
-_OF_EACH_TOOL = _defaults_of("APPROVAL", "ERROR_TEXT", "TOOL_TIMEOUTS")
-_OF_ALL_TOOLS = _defaults_of("DEFAULT_TIMEOUT", "TIMEOUT_CEILING", "APPROVAL_TIMEOUT")
-
-
-@lru_cache(maxsize=256)  # read for every call, and compared with those of the last one
+@lru_cache(maxsize=256)  # the limits are read for every call, and compared with the previous ones
 def _limits(**limits: Any) -> ToolLimits:
     return ToolLimits(**limits)
 
 
 def toolbox_settings() -> ToolboxSettings:
-    """Return the settings of the built-in tools, as they are now.
+    """Return the current settings of the built-in tools.
 
     Raises:
-        ValueError: a setting has another type than it must have; the system checks say which.
+        ValueError: a setting has the wrong type; the system checks report which one.
     """
-    global _parsed
-    values = values_of(_TOOLBOX_DEFAULTS)
-    known, settings_of_tools = _parsed
-    if settings_of_tools is None or not all(map(is_, known, values)):
-        parse = {name: setting.parse for name, setting in _OF_TOOLBOX.items()}
-        settings_of_tools = ToolboxSettings(
-            **{
-                name.lower(): parse[name](value)
-                for name, value in zip(_OF_TOOLBOX, values, strict=True)
-            }
-        )
-        _parsed = values, settings_of_tools
-    return settings_of_tools
-
-
-_OF_TOOLBOX = {
-    name: setting
-    for name, setting in app_settings.DECLARED.items()
-    if hasattr(ToolboxSettings, name.lower())
-}
-_TOOLBOX_DEFAULTS = _defaults_of(*_OF_TOOLBOX)
-_parsed: tuple[list[Any], ToolboxSettings | None] = [], None
+    return ToolboxSettings(
+        **{
+            name.lower(): setting.parse(getattr(app_settings, name))
+            for name, setting in app_settings.DECLARED.items()
+            if hasattr(ToolboxSettings, name.lower())
+        }
+    )

@@ -1,127 +1,181 @@
-"""Calls ORM code from coroutines: each function here picks the thread, and checks the connections."""
+"""Access to the database: its alias, and the threads in which coroutines call ORM code.
 
-import asyncio
+All models of the three apps live in one database, which the project's routers name. Coroutines use it through dedicated
+threads. Neither tools nor the host use these threads (they are neither Django's thread-sensitive thread nor the event
+loop's default executor), so that slow queries of other code never delay a cancel. A test may run all database work in
+its own thread (`in_test_thread`).
+"""
+
+import select
 from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar, copy_context
-from functools import partial, wraps
-from threading import RLock, local
+from concurrent.futures import Executor
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import copy_context
+from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
-from asgiref.sync import AsyncToSync, SyncToAsync, sync_to_async
-from django.db import (
-    DEFAULT_DB_ALIAS,
-    close_old_connections,
-    connection,
-    connections,
-    transaction,
-)
+from asgiref.sync import AsyncToSync, sync_to_async
+from django.apps import apps
+from django.db import connections, router, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.signals import connection_created
 
-from governance.connection_health import has_something_to_read
+from governance.per_loop import PerLoop
+from governance.threads import DaemonPool
+from governance.unanswered import answered_within
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_KEEPERS = 2  # threads that keep a connection from a pool: that of the database and that of polls
-MAX_LOCK_WAIT = 20.0  # seconds; after that the database's own lock decides
-_kept = local()
-_of_request: ContextVar[Any] = SyncToAsync.thread_sensitive_context  # None outside a request
-_write_lock = RLock()  # one who is through may cross again, by way of a coroutine
-_polls = ThreadPoolExecutor(max_workers=1, thread_name_prefix="database polls")
-_queries = ThreadPoolExecutor(max_workers=2, thread_name_prefix="database queries")
-_probes = ThreadPoolExecutor(max_workers=1, thread_name_prefix="database probes")
+# Time limits for answers of PostgreSQL, in seconds. Most answers take milliseconds.
+ANSWER_LIMIT = 20.0
+LONG_ANSWER_LIMIT = 60.0
+
+# SQLite allows only one connection to write at a time. Writers that wait in this queue keep their order. Writers that
+# wait for the file's lock would sleep longer and longer while later writers overtake them.
+_sqlite_writes = DaemonPool(max_workers=1, name="database writes")
+_server_writes = DaemonPool(max_workers=4, name="database writes")
+_queries = DaemonPool(max_workers=2, name="database queries")
+_long_reads = DaemonPool(max_workers=4, name="database long reads")
+_polls = DaemonPool(max_workers=1, name="database polls")
+_probes = DaemonPool(max_workers=1, name="database probes")
+_host_code = DaemonPool(max_workers=4, name="database of the host")
+_around_functions: list[
+    Callable[[], AbstractContextManager[object]]
+] = []  # filled by `in_test_thread`
+_test_threads: PerLoop[Executor] = PerLoop()
+_pools = (
+    _sqlite_writes,
+    _server_writes,
+    _queries,
+    _long_reads,
+    _polls,
+    _probes,
+    _host_code,
+)
 
 
-def thread_connection() -> Any:
-    """Return the default connection of this thread, which has it as long as it lives. Looking it up takes a while."""
-    found = getattr(_kept, "connection", None)
-    if found is None:
-        found = _kept.connection = connections[DEFAULT_DB_ALIAS]
-    return found
+def waited() -> dict[str, float]:
+    """Return the total seconds that this process's statements have waited for a thread and for a connection."""
+    seconds = {"thread": sum(pool.waited for pool in _pools), "connection": 0.0}
+    if (pool := getattr(database_connection(), "pool", None)) is not None:
+        seconds["connection"] = pool.get_stats().get("requests_wait_ms", 0) / 1000
+    return seconds
+
+
+def database_alias() -> str:
+    """Return the alias of the database that holds our models, as the project's routers name it."""
+    return router.db_for_write(apps.get_model("governance", "ToolCall"))
+
+
+def database_connection() -> Any:
+    """Return this thread's connection to the database that holds our models."""
+    return connections[database_alias()]
+
+
+@contextmanager
+def atomic() -> Iterator[None]:
+    """Open a transaction in the database that holds our models. It can also be used as a decorator."""
+    with transaction.atomic(using=database_alias()):
+        yield
+
+
+def on_commit(function: Callable[[], object], *, robust: bool = False) -> None:
+    """Call a function when the transaction in the database that holds our models is committed."""
+    transaction.on_commit(function, using=database_alias(), robust=robust)
 
 
 def run_in_db_thread(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
-    """Return an async version of `function` that runs in Django's database thread, with connections checked first."""
-    return sync_to_async(_in_turn(function), thread_sensitive=True)
+    """Return an async version of a function that writes.
 
-
-def run_in_db_thread_plainly(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
-    """Return the same for a function that needs no language, such as a turn's.
-
-    It runs in the same thread. With SQLite alone a request over HTTP goes to that of the process, too. What asgiref does
-    besides takes longer than the thread takes to begin.
+    With SQLite, a process has only one such thread, so that its writers wait in a queue instead of competing for the
+    file's lock.
     """
-    crossing = _in_turn(function)
-    by_asgiref = sync_to_async(crossing, thread_sensitive=True)
-
-    @wraps(function)
-    async def cross(*args: P.args, **kwargs: P.kwargs) -> R:
-        if not _crosses_to_the_one_thread(asyncio.get_running_loop()):
-            return await by_asgiref(*args, **kwargs)
-        run = partial(crossing, *args, **kwargs)
-        return await _cross_plainly(run, SyncToAsync.single_thread_executor)
-
-    return cross
-
-
-def run_in_pool_thread(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
-    """Return an async version of `function` for long reads: it runs in a pool thread and delays no other query."""
-    fresh = _checked(function, check=close_old_connections)
-    return sync_to_async(fresh, thread_sensitive=False)
+    return _crossing(function, lambda: _sqlite_writes if _is_sqlite() else _server_writes)
 
 
 def run_in_query_thread(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
-    """Return an async version of `function` for short reads: it waits for no writer.
+    """Return an async version of a function for short reads, which do not wait for writers.
 
-    In SQLite a reader need not wait for a writer. In the database thread it would wait behind writers, and behind
-    every process that locks the file. So it runs in a thread for queries.
+    With an in-memory SQLite database, which only tests use, the function runs in the writing thread, because only that
+    thread sees the test's transaction.
     """
-    in_turn = run_in_db_thread(function)
-    crossing = _with_connections(function, lives_on=True)
-    beside = sync_to_async(crossing, thread_sensitive=False, executor=_queries)
+    return _crossing(function, lambda: _sqlite_writes if _is_in_memory() else _queries)
 
-    @wraps(function)
-    async def query(*args: P.args, **kwargs: P.kwargs) -> R:
-        return await (beside if _is_sqlite_file() else in_turn)(*args, **kwargs)
 
-    return query
+def run_in_pool_thread(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
+    """Return an async version of a function for long reads. It runs in separate threads, so that it delays no other
+    query.
+    """
+    return _crossing(function, lambda: _long_reads, limit=LONG_ANSWER_LIMIT)
 
 
 def run_in_poll_thread(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
-    """Return an async version of `function` for short reads that must be on time; its thread does nothing else (C12).
-
-    They need no language.
-    """
-    crossing = _with_connections(function, keeps=True)
-
-    @wraps(function)
-    async def poll(*args: P.args, **kwargs: P.kwargs) -> R:
-        return await _cross_plainly(partial(crossing, *args, **kwargs), _polls)
-
-    return poll
+    """Return an async version of a function for short reads that must be on time; its thread does nothing else (C12)."""
+    return _crossing(function, lambda: _polls)
 
 
 def run_in_probe_thread(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
-    """Return an async version of `function` that probes the database; if it hangs, nothing else does."""
-    return sync_to_async(_with_connections(function), thread_sensitive=False, executor=_probes)
+    """Return an async version of a function that probes the database; a probe that hangs blocks nothing else.
+
+    A probe reads no rows of the caller, so it runs in its own thread even if the caller waits in `async_to_sync`.
+    """
+    return _crossing(function, lambda: _probes, never_in_caller=True)
+
+
+@contextmanager
+def in_test_thread(around: Callable[[], AbstractContextManager[object]]) -> Iterator[None]:
+    """For tests: run the database work of tools and of this package in the thread that waits in `async_to_sync`.
+
+    Each function of this package runs inside `around`. `turns.testing.one_database_thread` is the public name.
+    """
+    _around_functions.append(around)
+    try:
+        yield
+    finally:
+        _around_functions.pop()
+
+
+def thread_of_test() -> Executor | None:
+    """Return the executor that runs functions in the test's thread; None outside such a test.
+
+    Raises:
+        RuntimeError: no thread waits for this event loop.
+    """
+    if not _around_functions:
+        return None
+    if (executor := _waiting_thread()) is not None:
+        _test_threads.set(executor)
+    if (thread := _test_threads.get()) is None:
+        raise RuntimeError(
+            "No thread waits for this coroutine. Call it from a synchronous test, or from an asynchronous one of a"
+            " TestCase of Django."
+        )
+    return thread
+
+
+def run_in_host_thread(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
+    """Return an async version of a function that calls the host's code, for example its authentication backends,
+    which may hang.
+    """
+    return _crossing(function, lambda: _sqlite_writes if _is_in_memory() else _host_code)
 
 
 @contextmanager
 def read_snapshot() -> Iterator[None]:
-    """Open a transaction that only reads one snapshot; in SQLite it waits for no writer.
+    """Open a transaction that only reads. In SQLite, it reads one snapshot and does not wait for writers.
 
-    PostgreSQL gives each statement its own snapshot: a caller that needs a single one has to lock the rows.
+    In PostgreSQL, each statement has its own snapshot, so a caller that needs a single snapshot has to lock the rows.
     """
-    database: Any = connections[DEFAULT_DB_ALIAS]
+    database = database_connection()
     if database.vendor != "sqlite":
-        with transaction.atomic():
+        with atomic():
             yield
         return
-    database.ensure_connection()  # which reads the mode from the settings
+    database.ensure_connection()  # this reads the mode from the settings
     mode, database.transaction_mode = database.transaction_mode, "DEFERRED"
     try:
-        with transaction.atomic():
+        with atomic():
             yield
     finally:
         database.transaction_mode = mode
@@ -129,12 +183,15 @@ def read_snapshot() -> Iterator[None]:
 
 @contextmanager
 def without_lock_wait() -> Iterator[None]:
-    """Let a write fail at once (`OperationalError`) while another process locks the file; for writes that may be lost."""
-    if connection.vendor != "sqlite":
+    """Make a write fail immediately (`OperationalError`) while another process locks the file. Use it only for writes
+    that may be lost.
+    """
+    database = database_connection()
+    if database.vendor != "sqlite":
         yield
         return
-    patience = connection.settings_dict["OPTIONS"].get("timeout", 5.0)
-    with connection.cursor() as cursor:
+    patience = database.settings_dict["OPTIONS"].get("timeout", 5.0)
+    with database.cursor() as cursor:
         cursor.execute("PRAGMA busy_timeout = 0")
         try:
             yield
@@ -142,134 +199,95 @@ def without_lock_wait() -> Iterator[None]:
             cursor.execute(f"PRAGMA busy_timeout = {round(patience * 1000)}")
 
 
-def _is_sqlite_file() -> bool:
-    """Whether the database is a file: one in memory is that of a test, whose transaction only its thread sees."""
-    database = connections.settings[DEFAULT_DB_ALIAS]
-    is_in_memory = any(part in str(database["NAME"]) for part in (":memory:", "mode=memory"))
-    return str(database["ENGINE"]).endswith("sqlite3") and not is_in_memory
-
-
-def _crosses_to_the_one_thread(loop: asyncio.AbstractEventLoop) -> bool:
-    """Whether ORM code of this task may run in the one thread of the process: nobody waits for it in another.
-
-    A request has a thread of its own, which would open SQLite's file anew. That takes longer than to store a message.
-    """
-    return (
-        getattr(AsyncToSync.executors, "current", None) is None
-        and (_of_request.get(None) is None or _is_sqlite_file())
-        and loop not in AsyncToSync.loop_thread_executors
-        and not SyncToAsync.deadlock_context.get(False)
-    )
-
-
-async def _cross_plainly(run: Callable[[], R], executor: ThreadPoolExecutor) -> R:
-    """Run in a thread of an executor that is no request's, with all that is bound here."""
-    loop = asyncio.get_running_loop()
-    crossed: asyncio.Future[R] = loop.create_future()
-    context = copy_context()
-    context.run(_of_request.set, None)
-    work = executor.submit(_run_and_report, partial(context.run, run), crossed, loop)
-    try:
-        return await crossed
-    except asyncio.CancelledError:
-        work.cancel()  # unless it has begun
-        raise
-
-
-def _run_and_report(
-    run: Callable[[], R], crossed: "asyncio.Future[R]", loop: asyncio.AbstractEventLoop
-) -> None:
-    """Run a crossing in this thread, and tell the loop what it has come to."""
-    try:
-        tell = partial(_set_result, crossed, run())
-    except BaseException as error:  # noqa: BLE001 - raised where it is awaited
-        tell = partial(_set_exception, crossed, error)
-    with suppress(RuntimeError):  # the loop is closed: nobody waits
-        loop.call_soon_threadsafe(tell)
-
-
-def _set_result(crossed: "asyncio.Future[R]", result: R) -> None:
-    if not crossed.done():
-        crossed.set_result(result)
-
-
-def _set_exception(crossed: "asyncio.Future[Any]", error: BaseException) -> None:
-    if not crossed.done():
-        crossed.set_exception(error)
-
-
-def _in_turn(function: Callable[P, R]) -> Callable[P, R]:
-    return _with_connections(_serialised(function), keeps=True)
-
-
-def _serialised(function: Callable[P, R]) -> Callable[P, R]:
-    """Queue writers in this process, where SQLite would let them retry.
-
-    Each HTTP request has a thread of its own, and SQLite lets one of them write. The others would sleep longer and
-    longer, newcomers would overtake them, and the turns of a busy process would stall.
-    """
-
-    @wraps(function)
-    def serialised(*args: P.args, **kwargs: P.kwargs) -> R:
-        if thread_connection().vendor != "sqlite":
-            return function(*args, **kwargs)
-        has_lock = _write_lock.acquire(timeout=MAX_LOCK_WAIT)
-        try:
-            return function(*args, **kwargs)
-        finally:
-            if has_lock:
-                _write_lock.release()
-
-    return serialised
-
-
-def _with_connections(
-    function: Callable[P, R], *, keeps: bool = False, lives_on: bool = False
-) -> Callable[P, R]:
-    """Check the connections before and after a crossing whose thread lives on, unless it is a request's.
-
-    `keeps` is for the threads that are asked all the time. Of those from a pool each may keep one. `lives_on` is for
-    threads that are no request's, although requests ask them.
-    """
-    check = partial(_close_unusable_connections, keeps=keeps, lives_on=lives_on)
-    return _checked(function, check=check)
-
-
-def _checked(function: Callable[P, R], *, check: Callable[[], None]) -> Callable[P, R]:
+def _crossing(
+    function: Callable[P, R],
+    executor: Callable[[], Executor],
+    *,
+    limit: float = ANSWER_LIMIT,
+    never_in_caller: bool = False,
+) -> Callable[P, Coroutine[Any, Any, R]]:
     @wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-        check()
-        try:
+        with answered_within(limit, database_connection()):
+            _close_unusable_connections()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                _close_unusable_connections()
+
+    def surrounded(*args: P.args, **kwargs: P.kwargs) -> R:
+        with _around_functions[-1]():
             return function(*args, **kwargs)
-        finally:
-            check()
 
-    return checked
+    @wraps(function)
+    async def cross(*args: P.args, **kwargs: P.kwargs) -> R:
+        # A thread that waits in `async_to_sync` may be in a transaction, whose rows only its own connection sees and
+        # whose locks would stop ours. No public API tells whether there is such a thread.
+        if (test := thread_of_test()) is not None:
+            in_test: Any = test  # asgiref's types allow only one kind of executor
+            run = sync_to_async(surrounded, thread_sensitive=False, executor=in_test)
+            return await run(*args, **kwargs)
+        if _waiting_thread() is not None and not never_in_caller:
+            return await sync_to_async(function, thread_sensitive=True)(*args, **kwargs)
+        pool: Any = executor()
+        # Run with a separate context, because asgiref would otherwise copy every context variable of the thread back
+        # into the task, which would keep these copies for as long as it lives.
+        in_thread = sync_to_async(
+            checked, thread_sensitive=False, executor=pool, context=copy_context()
+        )
+        return await in_thread(*args, **kwargs)
+
+    return cross
 
 
-def _close_unusable_connections(*, keeps: bool, lives_on: bool) -> None:
-    """Do what Django does around a request, but leave whole connections open where the thread lives on.
+def _waiting_thread() -> Executor | None:
+    executor: Executor | None = getattr(AsyncToSync.executors, "current", None)
+    return executor
 
-    To open SQLite's file again takes longer than most of what is asked of it. To get a connection from a pool and
-    give it back takes as long as four statements.
+
+def _is_sqlite() -> bool:
+    return str(connections.settings[database_alias()]["ENGINE"]).endswith("sqlite3")
+
+
+def _is_in_memory() -> bool:
+    name = str(connections.settings[database_alias()]["NAME"])
+    return _is_sqlite() and (":memory:" in name or "mode=memory" in name)
+
+
+def _close_unusable_connections() -> None:
+    """Close unusable connections as Django does around a request, in a thread that outlives requests.
+
+    SQLite's file stays open unless a statement has failed on it, because opening it again takes longer than most
+    queries.
     """
-    lives_on = lives_on or _of_request.get(None) is None
-    is_only_one = len(connections.settings) == 1
-    for known in [thread_connection()] if is_only_one else connections.all(initialized_only=True):
-        if not (lives_on and _is_whole(known, keeps=keeps)):
-            known.close_if_unusable_or_obsolete()
+    for connection in connections.all(initialized_only=True):
+        is_open_file = connection.vendor == "sqlite" and connection.connection is not None
+        if not (is_open_file and not connection.errors_occurred):
+            connection.close_if_unusable_or_obsolete()
 
 
-def _is_whole(database: Any, *, keeps: bool) -> bool:
-    """Whether a connection can stay open: nothing has failed on it, nobody has closed it, others have more."""
-    if database.errors_occurred or database.connection is None:
-        return False
-    if database.vendor == "sqlite":
-        return True
-    pool = getattr(database, "pool", None) if keeps else None
-    return (
-        pool is not None
-        and pool.max_size > _KEEPERS
-        and database.get_autocommit() == database.settings_dict["AUTOCOMMIT"]
-        and not has_something_to_read(database.connection)
-    )
+def replace_lost_connections() -> None:
+    """Install a hook that replaces pooled connections that the server has closed, before a statement fails on them.
+
+    A pool does not check its connections. Django's `CONN_HEALTH_CHECKS` queries the server each time, which costs a
+    round trip. After each lost connection it also waits longer, which adds up to seconds for a whole pool. Checking the
+    socket needs no round trip, because the socket is readable only if the server has closed it.
+    """
+    connection_created.connect(_replace_if_lost, dispatch_uid="governance.replace_lost_connections")
+
+
+def _replace_if_lost(connection: BaseDatabaseWrapper, **_: Any) -> None:
+    """Replace a lost connection, and drop the other lost connections from the pool."""
+    pool = getattr(connection, "pool", None)
+    if pool is None or not has_something_to_read(connection.connection) or connection.is_usable():
+        return
+    pool.check()
+    connection.close()
+    connection.connect()
+
+
+def has_something_to_read(connection: Any) -> bool:
+    """Whether a psycopg connection's socket is readable. This needs no round trip."""
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    return bool(poll.poll(0))

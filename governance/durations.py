@@ -1,8 +1,14 @@
-"""Durations as text: "90 s", "1 min 30 s", "500 ms"; milliseconds inside (acceptance 19)."""
+"""Formats and parses durations such as "90 s", "1 min 30 s" or "500 ms", which are stored as milliseconds (acceptance
+19). Also formats times.
+"""
 
 import re
+from datetime import datetime
 from decimal import Decimal
 
+from django.utils import timezone
+from django.utils.formats import date_format
+from django.utils.timezone import localtime
 from django.utils.translation import gettext as _
 
 UNITS_MS = {"d": 86_400_000, "h": 3_600_000, "min": 60_000, "s": 1_000, "ms": 1}
@@ -25,7 +31,7 @@ _WORDS = {
 }
 _PART = re.compile(r"\s*(\d+(?:[.,]\d+)?)\s*([a-z]*)", re.ASCII)
 _MAX_LENGTH = 60
-_LONGEST_MS = 10**15  # some thirty thousand years
+_LONGEST_MS = 10**15  # about thirty thousand years
 
 
 class UnitMissing(ValueError):
@@ -33,29 +39,29 @@ class UnitMissing(ValueError):
 
 
 class TooShort(ValueError):
-    """A duration above zero that would become zero, which means something else: no limit."""
+    """A duration above zero that would be rounded to zero, which would mean no limit."""
 
 
 def parse_duration(text: str) -> int:
-    """Return milliseconds; only a zero needs no unit.
+    """Return the duration in milliseconds. Only zero needs no unit.
 
     Raises:
         UnitMissing: the text is a number above zero, and nothing else.
         TooShort: the duration is above zero and below a millisecond.
-        ValueError: the text is no duration.
+        ValueError: the text is not a duration.
     """
     text = text.strip().lower()
     negative = text.startswith(("-", "\u2212"))
-    rest = text[1:] if negative else text
-    if not rest or len(rest) > _MAX_LENGTH:
+    unsigned = text[1:] if negative else text
+    if not unsigned or len(unsigned) > _MAX_LENGTH:
         raise ValueError("not a duration")
     total = Decimal(0)
     position = 0
-    while position < len(rest):
-        match = _PART.match(rest, position)
+    while position < len(unsigned):
+        match = _PART.match(unsigned, position)
         if match is None:
             raise ValueError("not a duration")
-        total += _part_ms(match[1], unit=match[2], is_alone=match[0] == rest)
+        total += _part_ms(match[1], unit=match[2], is_alone=match[0] == unsigned)
         position = match.end()
     if total > _LONGEST_MS:
         raise ValueError("longer than can be meant")
@@ -89,7 +95,7 @@ def format_limit(milliseconds: int | None) -> str:
 
 
 def to_ms(seconds: float | None) -> int:
-    """Return whole milliseconds; None (no limit) is 0."""
+    """Return the seconds as whole milliseconds; None (no limit) becomes 0."""
     return 0 if seconds is None else round(seconds * 1000)
 
 
@@ -104,11 +110,24 @@ def to_seconds(milliseconds: int | None) -> float | None:
 
 def _part_ms(number: str, *, unit: str, is_alone: bool) -> Decimal:
     amount = Decimal(number.replace(",", "."))
-    known = _WORDS.get(unit, unit)
+    unit_name = _WORDS.get(unit, unit)
     if is_alone and not unit:
         if amount:
             raise UnitMissing(number)
         return amount
-    if known not in UNITS_MS:
-        raise ValueError(f"no unit of time: {unit!r}")
-    return amount * UNITS_MS[known]
+    if unit_name not in UNITS_MS:
+        raise ValueError(f"not a unit of time: {unit!r}")
+    return amount * UNITS_MS[unit_name]
+
+
+def day_and_clock(at: datetime, *, with_milliseconds: bool = False) -> tuple[str, str]:
+    """Return the date, without the current year, and the time of day with its zone."""
+    local = localtime(at)
+    day = "j M" if local.year == localtime(timezone.now()).year else "j M Y"
+    clock = local.time().isoformat("milliseconds" if with_milliseconds else "seconds")
+    return date_format(local, day), f"{clock} {local:%Z}"
+
+
+def time_text(at: datetime) -> str:
+    """Return a time as plain text, for places that cannot show the exact time as an element's title."""
+    return " ".join(day_and_clock(at))

@@ -1,4 +1,6 @@
-"""Form fields: durations with their unit, lists in lines, and the hidden moment that tells two editors apart."""
+"""Form fields: durations with their unit, lists with one item per line, and the hidden timestamp that detects
+conflicting edits.
+"""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -33,18 +35,18 @@ class DurationField(forms.Field):
     widget = forms.TextInput(attrs={"size": 12, "autocomplete": "off", "spellcheck": "false"})
     default_error_messages = {
         "invalid": _(
-            "“%(value)s” is not a duration. Write for example 90 s, 2 min, 1 min 30 s or 500 ms."
+            "“%(value)s” is not a duration. Enter, for example, 90 s, 2 min, 1 min 30 s or 500 ms."
         ),
         "unit_missing": _(
-            "“%(value)s” has no unit: it could mean %(value)s ms, %(value)s s or %(value)s min. Write which."
+            "“%(value)s” has no unit: it could mean %(value)s ms, %(value)s s or %(value)s min. Add the unit."
         ),
         "too_short": _(
-            "“%(value)s” is shorter than a millisecond. Write 1 ms or more, or 0 for “no limit”."
+            "“%(value)s” is shorter than a millisecond. Enter 1 ms or more, or 0 for “no limit”."
         ),
     }
 
     def prepare_value(self, value: Any) -> Any:
-        """Show stored milliseconds with their unit; keep typed text."""
+        """Show stored milliseconds with their unit; leave typed text unchanged."""
         if isinstance(value, int):
             return format_duration(value) if value else "0"
         return value
@@ -73,13 +75,13 @@ class DurationField(forms.Field):
 
 
 class LinesField(forms.CharField):
-    """A list of texts, one in each line."""
+    """A list of texts, one per line."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(required=False, widget=forms.Textarea(attrs={"rows": 3}), **options)
 
     def prepare_value(self, value: Any) -> Any:
-        """Show stored texts in lines; keep typed text."""
+        """Show each stored text on its own line; leave typed text unchanged."""
         return "\n".join(value) if isinstance(value, list) else value
 
     def to_python(self, value: Any) -> Any:
@@ -91,12 +93,12 @@ class LinesField(forms.CharField):
 
 
 class WarnedForm(AnyModelForm):
-    """A form that warns once of an edited duration below a second. Whoever saves the same values again means them."""
+    """A form that warns once about an edited duration below a second. Saving the same values again confirms them."""
 
     accepted = forms.CharField(required=False, widget=forms.HiddenInput)
 
     def warn(self) -> None:
-        """Refuse what looks wrong until the editor has been told; to be called when all else is checked."""
+        """Refuse suspicious values until the editor has seen the warning. Call it after all other checks."""
         if self.errors or self.cleaned_data.get("accepted") == self._values:
             return
         for sentence in self.warnings():
@@ -104,24 +106,24 @@ class WarnedForm(AnyModelForm):
             self.keep("accepted", self._values)
 
     def warnings(self) -> Iterator[str]:
-        """Yield a sentence for each value that looks wrong."""
+        """Yield a sentence for each suspicious value."""
         for name in self._edited_spans:
             if 0 < (self.cleaned_data.get(name) or 0) < UNITS_MS["s"]:
                 words = gettext(
                     "%(field)s: %(value)s is shorter than a second. Save again to set it."
                 )
-                shown = format_duration(self.cleaned_data[name])
-                yield words % {"field": self.fields[name].label, "value": shown}
+                duration = format_duration(self.cleaned_data[name])
+                yield words % {"field": self.fields[name].label, "value": duration}
 
     def keep(self, name: str, value: str) -> None:
-        """Send a value back with the page: the editor sees what is wrong now, and the next save counts."""
+        """Send a value back with the page, so that the next save is accepted."""
         data: Any = self.data.copy()  # type: ignore[attr-defined]  # a dict, if not that of a request
         data[self.add_prefix(name)] = value
         self.data = data
 
     @property
     def _values(self) -> str:
-        """The edited durations: whoever has been warned of these is not warned of them again."""
+        """The edited durations as text, so that the editor is warned only once about the same values."""
         return " ".join(f"{name}={self.cleaned_data.get(name)}" for name in self._edited_spans)
 
     @property
@@ -130,7 +132,7 @@ class WarnedForm(AnyModelForm):
 
 
 class VersionedForm(WarnedForm):
-    """A form of a row with `updated_at`: it carries the edit that the editor has seen."""
+    """A form of a row with `updated_at`. It carries the `updated_at` that the editor has seen."""
 
     seen = forms.CharField(required=False, widget=forms.HiddenInput)
 
@@ -147,14 +149,17 @@ class VersionedForm(WarnedForm):
             return None
 
     def refuse_stale(self, changes: models.QuerySet[Any]) -> None:
-        """Refuse an edit of a row that has changed meanwhile; `changes` are those of the row, the newest first."""
+        """Refuse an edit of a row that was changed after the form was loaded; `changes` are the row's changes, newest
+        first.
+        """
         current = self.instance.updated_at
         if not self.instance.pk or self.loaded_updated_at in (None, current):
             return
         last = changes.first()
         problem = gettext(
-            "Changed meanwhile by %(who)s: %(what)s. Nothing was saved; save again to set your values."
+            "Changed in the meantime by %(who)s: %(what)s. Nothing was saved. Save again to replace these values"
+            " with yours."
         )
-        who = last.by_name if last and last.by_name else gettext("somebody")
-        self.add_error(None, problem % {"who": who, "what": last.summary if last else "…"})
+        editor = last.by_name if last and last.by_name else gettext("someone")
+        self.add_error(None, problem % {"who": editor, "what": last.summary if last else "…"})
         self.keep("seen", current.isoformat())

@@ -1,7 +1,7 @@
-"""Text in which nothing hides and nothing poses as something else: what a person reads before it is allowed (D2).
+"""Makes invisible and look-alike characters visible, in text that a person reads before allowing a call (D2).
 
-For pages that the server writes, as `webchat/js/state/hidden_characters.js` is for those of the browser. Python knows no
-scripts, so that of a letter is the first word of its name.
+This module is for pages that the server renders; `webchat/js/state/hidden_characters.js` does the same in the browser.
+Python has no data about scripts, so the first word of a letter's Unicode name is used as its script.
 """
 
 import re
@@ -9,18 +9,18 @@ import unicodedata
 from collections.abc import Iterable
 from itertools import groupby
 
-# What shows nothing although it counts as a letter, a mark or a symbol.
+# Invisible characters whose category is letter, mark or symbol.
 _BLANK = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
     "\U00013441\U00013442\U00016fe4\U0001d159\U000e0100-\U000e01ef]"
 )
 _PLAIN = re.compile(r"[\n\t\x20-\x7e]*")
-_MOST_MARKS = 4  # on one letter (UTS #39, 5.4): piled up they cover other lines
+_MOST_MARKS = 4  # on one letter (UTS #39, 5.4); more would cover other lines
 _NO_SCRIPT = frozenset(
     ["FEMININE", "IDEOGRAPHIC", "KATAKANA-HIRAGANA", "MASCULINE", "MICRO", "MODIFIER"]
 )
 _WIDTHS = ("FULLWIDTH ", "HALFWIDTH ")
-_TOGETHER = (  # what is written in one word: Japanese, Korean, Chinese (UTS #39, "highly restrictive")
+_TOGETHER = (  # scripts that are mixed in words: Japanese, Korean, Chinese (UTS #39, "highly restrictive")
     {"LATIN", "CJK", "HIRAGANA", "KATAKANA"},
     {"LATIN", "CJK", "HANGUL"},
     {"LATIN", "CJK", "BOPOMOFO"},
@@ -28,7 +28,7 @@ _TOGETHER = (  # what is written in one word: Japanese, Korean, Chinese (UTS #39
 
 
 def visible(text: str) -> str:
-    """Return the text with each character written out, as `\\u{202e}`, that cannot be seen or passes for another one."""
+    """Return the text with each invisible or look-alike character escaped, for example as `\\u{202e}`."""
     if _PLAIN.fullmatch(text):
         return text
     runs = groupby(text, key=_is_alphanumeric)
@@ -43,28 +43,26 @@ def _is_alphanumeric(character: str) -> bool:
 
 def _alphanumeric(word: str) -> str:
     is_mixed = _is_mixed(word)
-    shown, marks = [], 0
+    visible, marks = [], 0
     for character in word:
         kind = unicodedata.category(character)
         is_piled = kind[0] == "M" and marks >= _MOST_MARKS
-        poses = is_mixed and not character.isascii()
-        is_clear = not (is_piled or poses or _BLANK.match(character))
-        shown.append(character if is_clear else _written_out(character))
+        is_lookalike = is_mixed and not character.isascii()
+        is_clear = not (is_piled or is_lookalike or _BLANK.match(character))
+        visible.append(character if is_clear else _escape(character))
         marks = marks + 1 if kind == "Mn" else 0
-    return "".join(shown)
+    return "".join(visible)
 
 
 def _others(run: Iterable[str]) -> str:
     return "".join(
-        each
-        if each in "\n\t" or (each.isprintable() and not _BLANK.match(each))
-        else _written_out(each)
+        each if each in "\n\t" or (each.isprintable() and not _BLANK.match(each)) else _escape(each)
         for each in run
     )
 
 
 def _is_mixed(word: str) -> bool:
-    """Return whether its letters are of scripts that nobody writes in one word."""
+    """Return whether the letters of a word belong to scripts that are not normally mixed."""
     if word.isascii():
         return False
     scripts = {_script(letter) for letter in word} - {""}
@@ -72,7 +70,7 @@ def _is_mixed(word: str) -> bool:
 
 
 def _script(character: str) -> str:
-    """Return the script of a letter; nothing for what is used in all of them."""
+    """Return the script of a letter; empty if all scripts use it."""
     if unicodedata.category(character)[0] != "L":
         return ""
     name = unicodedata.name(character, "UNNAMED")
@@ -82,5 +80,5 @@ def _script(character: str) -> str:
     return "" if first in _NO_SCRIPT else first
 
 
-def _written_out(character: str) -> str:
+def _escape(character: str) -> str:
     return f"\\u{{{ord(character):04x}}}"

@@ -1,7 +1,7 @@
-"""Reads long lists along a key, each batch from behind the last row of the one before (sync ORM).
+"""Reads long lists by keyset: each batch starts after the last row of the previous one (sync ORM).
 
-A key is compared as the database keeps it. SQLite keeps moments and ids as texts. Other programs may write them in
-another form: '10:00:00.123', which Django would write as '10:00:00.123000'.
+Keys are compared in the form in which the database stores them. SQLite stores times and ids as text, and other programs
+may write them differently from Django, for example '10:00:00.123' instead of '10:00:00.123000'.
 """
 
 from collections.abc import Sequence
@@ -11,37 +11,37 @@ from django.db.models import F, Field, Func, Model, Q, QuerySet, Value
 
 Row = TypeVar("Row", bound=Model)
 
-_KEPT: "Field[Any, Any]" = Field()  # reads and binds a value as the database has it
+_STORED: "Field[Any, Any]" = Field()  # reads and binds a value as it is stored
 
 
-class _Kept(Func):
-    """A column's value as the database has it."""
+class _Stored(Func):
+    """A column's value as it is stored."""
 
     arity = 1
     template = "%(expressions)s"
-    output_field = _KEPT
+    output_field = _STORED
 
     def as_sqlite(self, compiler: Any, connection: Any, **context: Any) -> Any:
-        """Leave out the column's type: the driver makes moments of what has one."""
+        """Omit the column's type, because the driver converts typed columns to datetimes."""
         return self.as_sql(compiler, connection, template="+%(expressions)s", **context)
 
 
 class Keyset:
-    """The columns that a list is ordered by, each with a "-" before it if it descends. The last makes rows unique."""
+    """The columns that order a list, with a leading "-" if descending. The last one makes the key unique."""
 
     def __init__(self, order: Sequence[str]) -> None:
         self._order = order
-        self.names = [f"keyset_{place}" for place in range(len(order))]
+        self.names = [f"keyset_{position}" for position in range(len(order))]
 
     def sort(self, rows: "QuerySet[Row]") -> "QuerySet[Row]":
-        """Order rows by the key, and add it to each under `names`."""
-        kept = [_Kept(F(name.removeprefix("-"))) for name in self._order]
-        found: QuerySet[Row] = rows.annotate(**dict(zip(self.names, kept, strict=True)))
-        return found.order_by(*self._order)
+        """Order rows by the key, and add the key's values to each row under `names`."""
+        expressions = [_Stored(F(name.removeprefix("-"))) for name in self._order]
+        annotated: QuerySet[Row] = rows.annotate(**dict(zip(self.names, expressions, strict=True)))
+        return annotated.order_by(*self._order)
 
     def behind(self, last: Sequence[Any]) -> Q:
-        """Return what comes behind a row with this key; the first condition is a range of the index that sorts."""
-        return _behind(self._order, [Value(value, output_field=_KEPT) for value in last])
+        """Return the condition for rows after this key. Its first part is a range of the index that sorts them."""
+        return _behind(self._order, [Value(value, output_field=_STORED) for value in last])
 
 
 def _behind(order: Sequence[str], last: Sequence[Value]) -> Q:

@@ -1,6 +1,7 @@
-"""Labels for choices: the admin shows them where rows and the wire have short names.
+"""Labels for choices: the admin shows them in place of the short names in rows and on the wire.
 
-They are callables, so that a new name needs no migration. A name without a label is shown with spaces.
+The choices are callables, so that a new name needs no migration. A name without a label is shown with spaces in place
+of underscores.
 """
 
 from collections.abc import Iterable, Mapping
@@ -8,9 +9,10 @@ from typing import Any
 
 from django.utils.translation import gettext_lazy as _
 
-from governance.core.calls import CallStatus, Disposition, ErrorType
+from governance.core.calls import CallStatus, Disposition, Effects, ErrorType
 from governance.core.cancel_reasons import CancelReason, CancelSource
 from governance.core.deadline import Limit
+from governance.core.histograms import End
 from governance.core.policy import ApprovalRule, TimeoutSource
 
 Choices = list[tuple[str, Any]]
@@ -19,7 +21,7 @@ _CALL_STATUSES: Mapping[str, Any] = {
     CallStatus.PENDING: _("waits to start"),
     CallStatus.AWAITING_APPROVAL: _("waits for a decision"),
     CallStatus.RUNNING: _("running"),
-    CallStatus.CANCELLING: _("is being ended"),
+    CallStatus.CANCELLING: _("stopping"),
     CallStatus.SUCCEEDED: _("succeeded"),
     CallStatus.FAILED: _("failed"),
     CallStatus.TIMED_OUT: _("timed out"),
@@ -27,35 +29,52 @@ _CALL_STATUSES: Mapping[str, Any] = {
     CallStatus.DENIED: _("denied"),
     CallStatus.EXPIRED: _("nobody answered"),
     CallStatus.NOT_STARTED: _("not started"),
-    CallStatus.ABANDONED: _("given up, may still run"),
-    CallStatus.REPAIRED: _("lost, closed by a repair"),
+    CallStatus.ABANDONED: _("abandoned, may still be running"),
+    CallStatus.REPAIRED: _("lost; closed by a repair"),
 }
-ENDED_SINCE = _("given up, has ended since")  # an abandoned call whose end was seen
+ENDED_SINCE = _("abandoned, has since ended")  # an abandoned call whose end was observed
 _ERROR_TYPES: Mapping[str, Any] = {
     ErrorType.TIMEOUT: _("time limit"),
     ErrorType.EXECUTION_ERROR: _("the tool failed"),
-    ErrorType.INVALID_INPUT: _("arguments not accepted"),
+    ErrorType.INVALID_INPUT: _("invalid arguments"),
     ErrorType.UNKNOWN_TOOL: _("no such tool"),
-    ErrorType.DISABLED: _("switched off"),
-    ErrorType.QUEUE_FULL: _("too many calls at once"),
-    ErrorType.QUEUE_TIMEOUT: _("waited too long for its place"),
+    ErrorType.DISABLED: _("disabled"),
+    ErrorType.NOT_STARTED: _("not started"),
+    ErrorType.TOO_MANY_CALLS: _("too many calls in one answer"),
+    ErrorType.QUEUE_FULL: _("too many calls were waiting"),
+    ErrorType.QUEUE_TIMEOUT: _("waited too long for a free slot"),
     ErrorType.EXPIRED: _("nobody answered"),
-    ErrorType.NO_APPROVER: _("nobody could be asked"),
+    ErrorType.NO_APPROVER: _("no one could approve it"),
+    ErrorType.FORBIDDEN: _("no permission"),
 }
 _DISPOSITIONS: Mapping[str, Any] = {
     Disposition.SETTLED: _("settled: it has ended"),
     Disposition.NOT_STARTED: _("not started: it never ran"),
-    Disposition.INDETERMINATE: _("indeterminate: it may still run, or may have been applied"),
+    Disposition.INDETERMINATE: _(
+        "indeterminate: it may still be running, or may have had an effect"
+    ),
+}
+_EFFECTS: Mapping[str, Any] = {
+    Effects.NONE: _("none"),
+    Effects.POSSIBLE: _("possible"),
+    Effects.CUT: _("stopped midway: it may have had an effect"),
 }
 _TIMEOUT_SOURCES: Mapping[str, Any] = {
-    TimeoutSource.HINT: _("asked for by the agent"),
+    TimeoutSource.HINT: _("requested by the agent"),
     TimeoutSource.ARGUMENT: _("the call’s own argument"),
-    TimeoutSource.OVERRIDE: _("admin, for this tool"),
+    TimeoutSource.OVERRIDE: _("admin limit for this tool"),
     TimeoutSource.TOOL: _("the tool’s own"),
-    TimeoutSource.DEFAULT: _("admin, default"),
+    TimeoutSource.DEFAULT: _("admin default"),
     TimeoutSource.SETTING: _("this site’s setting"),
     TimeoutSource.BUILT_IN: _("built in"),
     TimeoutSource.MANUAL: _("set while it ran"),
+}
+_TIMEOUTS: Mapping[str, Any] = {
+    End.TIMED_OUT: _("at the tool’s limit"),
+    End.IDLE: _("at the idle limit"),
+    End.HINT: _("at a limit that the agent requested"),
+    End.MANUAL: _("at a limit set while it ran"),
+    End.TURN: _("at the turn’s limit"),
 }
 _LIMITS: Mapping[str, Any] = {
     Limit.TOTAL: _("the call’s limit"),
@@ -70,13 +89,14 @@ _SOURCES: Mapping[str, Any] = {
     CancelSource.API: _("by API"),
     CancelSource.ADMIN: _("in the admin"),
     CancelSource.POLICY: _("by a rule"),
+    CancelSource.WITHDRAWN: _("withdrawn before it was sent"),
 }
 _RULES: Mapping[str, Any] = {
     ApprovalRule.NEVER: _("never"),
     ApprovalRule.ONCE_PER_CONVERSATION: _("once per conversation"),
     ApprovalRule.ALWAYS: _("always"),
 }
-# What the tools that ship call themselves and ask; calls keep it in English.
+# Titles and questions of the built-in tools. The rows of calls store them in English.
 TOOL_TEXTS: Mapping[str, Any] = {
     "Run a command": _("Run a command"),
     "Run this command on the server, without a sandbox?": _(
@@ -96,9 +116,10 @@ TOOL_TEXTS: Mapping[str, Any] = {
     "Git log": _("Git log"),
     "Git commit": _("Git commit"),
     "Ask an agent": _("Ask an agent"),
-    "Set an agent to work": _("Set an agent to work"),
-    "End an agent’s work": _("End an agent’s work"),
-    "Look at the session": _("Look at the session"),
+    "Start an agent": _("Start an agent"),
+    "Stop an agent": _("Stop an agent"),
+    "Check the session status": _("Check the session status"),
+    "Read an earlier result": _("Read an earlier result"),
     "Use a browser": _("Use a browser"),
     "Wait": _("Wait"),
 }
@@ -109,10 +130,37 @@ _DECISIONS: Mapping[str, Any] = {
     "cancelled": _("cancelled"),
     "interrupted": _("interrupted"),
 }
+_KINDS: Mapping[str, Any] = {
+    "limits": _("limits"),
+    "agent": _("agent"),
+    "mcp_server": _("MCP server"),
+    "disconnects": _("disconnect policy"),
+    "token": _("API token"),
+    "cancel": _("cancel"),
+    "decision": _("decision on a call"),
+    "extension": _("limit of a running call"),
+    "export": _("export"),
+    "deletion": _("deletion"),
+    "sign_in": _("sign-in of staff"),
+}
+_ACTIONS: Mapping[str, Any] = {
+    "add": _("added"),
+    "change": _("changed"),
+    "delete": _("deleted"),
+    "cancel": _("cancelled"),
+    "approve": _("approved"),
+    "deny": _("denied"),
+    "answer": _("answered"),
+    "decline": _("declined"),
+    "export": _("exported"),
+    "prune": _("pruned"),
+    "forget": _("forgot a person"),
+    "sign_in": _("signed in"),
+}
 
 
 def choices(names: Iterable[str], words: Mapping[str, Any]) -> Choices:
-    """Return names with their words, in the order of the names."""
+    """Return names with their labels, in the order of the names."""
     return [(str(name), words.get(name, str(name).replace("_", " "))) for name in names]
 
 
@@ -121,32 +169,36 @@ def call_statuses() -> Choices:
 
 
 def error_types() -> Choices:
-    """Return why a call may have no good result."""
     return choices(ErrorType, _ERROR_TYPES)
 
 
 def dispositions() -> Choices:
-    """Return what may be known of the work."""
     return choices(Disposition, _DISPOSITIONS)
 
 
+def effects() -> Choices:
+    return choices(Effects, _EFFECTS)
+
+
 def timeout_sources() -> Choices:
-    """Return where a limit may have come from."""
     return choices(TimeoutSource, _TIMEOUT_SOURCES)
 
 
 def limits() -> Choices:
-    """Return which limit may have run out."""
+    """Return the limits that may have ended a call, with their labels."""
     return choices(Limit, _LIMITS)
 
 
+def timeouts() -> Choices:
+    """Return the ways in which a call may have timed out, with their labels."""
+    return choices(_TIMEOUTS, _TIMEOUTS)
+
+
 def cancel_reasons() -> Choices:
-    """Return why something may have been ended."""
     return [(reason.value, _(reason.row.label)) for reason in CancelReason]
 
 
 def cancel_sources() -> Choices:
-    """Return by what means that may have been asked for."""
     return choices(CancelSource, _SOURCES)
 
 
@@ -155,15 +207,23 @@ def approval_rules() -> Choices:
 
 
 def decisions() -> Choices:
-    """Return what may become of a question."""
+    """Return the possible ends of a question, with their labels."""
     return choices(_DECISIONS, _DECISIONS)
 
 
-def tool_text(stored: str) -> str:
-    """Return a title or a question of a tool that ships in the active language; any other as it is."""
-    return str(TOOL_TEXTS.get(stored, stored))
+def activity_kinds() -> Choices:
+    return choices(_KINDS, _KINDS)
 
 
-def label_for(name: str, known: Choices) -> str:
+def activity_actions() -> Choices:
+    return choices(_ACTIONS, _ACTIONS)
+
+
+def tool_text(text: str) -> str:
+    """Return a built-in tool's title or question in the active language, and any other text unchanged."""
+    return str(TOOL_TEXTS.get(text, text))
+
+
+def label_for(name: str, labels: Choices) -> str:
     """Return the label of a name, or the name itself if it is unknown."""
-    return str(dict(known).get(name, name))
+    return str(dict(labels).get(name, name))

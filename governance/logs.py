@@ -1,15 +1,17 @@
-"""Log lines that say what they are about: each message is followed by its facts, as `key=value` or as JSON.
+"""Log formatters that write each message with its facts, as `key=value` or as JSON.
 
-Most lines of this project carry ids in `extra`, which a plain formatter drops. Lines that are written while a turn runs,
-those of tools and libraries included, get the turn's ids too. Needs no Django.
+Most lines of this project carry ids in `extra`, which a plain formatter drops. Lines written during a turn, including
+those of tools and libraries, also get the turn's ids. This module needs no Django.
 """
 
 import json
 import logging
 import re
+import time
 from collections.abc import Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Any
 from uuid import UUID
 
@@ -23,15 +25,47 @@ _bound: ContextVar[Mapping[str, Any]] = ContextVar("facts of the log", default={
 
 
 def bind(**facts: Any) -> None:
-    """Add these facts to every later log line of this task and of the tasks that it starts."""
+    """Add these fields to every later log line of this task and of the tasks that it starts."""
     _bound.set({**_bound.get(), **facts})
 
 
-class KeyValueFormatter(logging.Formatter):
-    """Puts the facts of a record behind its message, before a traceback: `A turn ended turn_id=6b… status=completed`.
+class ShortLines(logging.Filter):
+    """Keeps errors that any client can cause from filling the log: one line each, without a traceback.
 
-    Facts are the texts, numbers and ids in `extra`, and what is bound. A value with a space in it is in quotes.
-    Control characters of the message are escaped: libraries put into it what people send, a line break with more behind it.
+    Django writes a traceback for each request with a wrong `Host`, and for each page that a user may not see.
+    asyncio logs each connection that it cannot accept, a hundred in a burst and again each second; of these, one line
+    per `PAUSE` seconds is written.
+    """
+
+    PAUSE = 10.0
+    _ASYNCIO_SAYS = "socket.accept() out of system resource"
+
+    def __init__(self, name: str = "") -> None:
+        super().__init__(name)
+        self._next = 0.0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Shorten the record, and return whether it is written."""
+        is_refused = getattr(record, "status_code", None) == HTTPStatus.FORBIDDEN
+        if record.name.startswith("django.security.") or is_refused:
+            record.exc_info = record.exc_text = None
+        if record.name != "asyncio" or not str(record.msg).startswith(self._ASYNCIO_SAYS):
+            return True
+        now = time.monotonic()
+        if now < self._next:
+            return False
+        self._next = now + self.PAUSE
+        reason = record.exc_info[1] if record.exc_info else ""
+        record.msg, record.args = "No connection can be accepted: %s", (reason,)
+        record.exc_info = record.exc_text = None
+        return True
+
+
+class KeyValueFormatter(logging.Formatter):
+    """Appends the facts of a record to its message, before a traceback: `A turn ended turn_id=6b… status=completed`.
+
+    Facts are the texts, numbers and ids in `extra`, and those of `bind`. A value with a space is quoted. Control
+    characters in the message are escaped, because libraries log input as it is, and a line break could forge a line.
     """
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - its name in logging
@@ -51,7 +85,7 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        line = {**_facts(record), **line}  # a fact never replaces what the line itself says
+        line = {**_facts(record), **line}  # facts never replace the line's own keys
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         if record.stack_info:
@@ -60,7 +94,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def _facts(record: logging.LogRecord) -> dict[str, Any]:
-    """What a line says of a record: the texts, numbers and ids in its `extra`, then what is bound."""
+    """Return the facts of a record: the texts, numbers and ids in its `extra`, then those of `bind`."""
     extra = {name: value for name, value in vars(record).items() if name not in _FIELDS}
     facts = extra | {name: value for name, value in _bound.get().items() if name not in extra}
     return {name: value for name, value in facts.items() if _is_writable(value)}

@@ -1,4 +1,4 @@
-"""The administrators' limits in memory: what the executor asks for every call, without touching the database."""
+"""The administrators' limits, kept in memory so that the executor reads them for every call without a query."""
 
 import asyncio
 import logging
@@ -19,14 +19,15 @@ from governance.core.tools import Tool
 from governance.db import run_in_db_thread, run_in_query_thread
 from governance.db_clock import database_now
 from governance.models import DefaultPolicy, PolicyChange, ToolPolicy
-from governance.prepared_statements import Select
 from governance.signals import policy_changed
 
 logger = logging.getLogger(__name__)
 
 
 class PoliciesNotLoaded(GovernanceError):
-    """A limit was read on an event loop before `aload()`; a limit that may be wrong is never returned."""
+    """A limit was read on an event loop before `aload()`. This is raised because a limit that may be wrong is never
+    returned.
+    """
 
     def __init__(self) -> None:
         super().__init__(
@@ -34,13 +35,13 @@ class PoliciesNotLoaded(GovernanceError):
         )
 
 
-SYSTEM = "system"  # who ends a temporary limit
+SYSTEM = "system"  # the name recorded as the editor that ends a temporary limit
 _SILENT = ToolLimits()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """At which version limits were edited, when, and by whom."""
+    """The version, time and editor of an edit of limits."""
 
     version: int = 0
     by: str = ""
@@ -49,10 +50,10 @@ class Edit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policies:
-    """Every administrator's limit at one version; version 0 = no edit yet.
+    """All limits that administrators have set, at one version; version 0 means that nothing has been edited yet.
 
-    `next_end` is when the next temporary limit ends, by the database's clock. Those of `ended` are over, though their
-    rows do not say so yet.
+    `next_end` is when the next temporary limit ends, by the database's clock. The temporary limits in `ended` have
+    ended, but their rows have not been updated yet.
     """
 
     version: int = 0
@@ -67,13 +68,13 @@ class Policies:
 
     @property
     def has_disabled(self) -> bool:
-        """Whether an administrator has switched any tool off."""
+        """Whether an administrator has disabled any tool."""
         return not (
             self.default.enabled and all(limits.enabled for limits in self.overrides.values())
         )
 
     def is_enabled(self, name: str) -> bool:
-        """Return whether no administrator has switched the tool off."""
+        """Return whether no administrator has disabled the tool."""
         return self.default.enabled and self.overrides.get(name, _SILENT).enabled
 
     def levels(self, tool: Tool) -> PolicyLevels:
@@ -81,17 +82,18 @@ class Policies:
         return self.levels_of(tool.name, declared=tool.limits)
 
     def levels_of(self, name: str, *, declared: ToolLimits = _SILENT) -> PolicyLevels:
-        """Return the same of a tool by its name, which may be known in other processes only."""
+        """Return the same as `levels`, for a tool that may exist only in other processes."""
         of_tool, of_all = tool_setting_limits(name), setting_limits()
-        known = self._levels.get(name)
-        # Nothing else of these changes, and they are asked for several times in each call.
+        levels = self._levels.get(name)
+        # Cached, because each call needs the levels several times, and they change only with the version or the
+        # settings.
         if (
-            known is None
-            or known.tool_setting is not of_tool
-            or known.setting is not of_all
-            or known.declared is not declared
+            levels is None
+            or levels.tool_setting is not of_tool
+            or levels.setting is not of_all
+            or levels.declared is not declared
         ):
-            known = self._levels[name] = PolicyLevels(
+            levels = self._levels[name] = PolicyLevels(
                 override=self.overrides.get(name, _SILENT),
                 tool_setting=of_tool,
                 declared=declared,
@@ -102,43 +104,45 @@ class Policies:
                     self._edits_of(name), key=lambda edit: edit.version, default=Edit()
                 ).by,
             )
-        return known
+        return levels
 
     def _edits_of(self, name: str) -> Iterator[Edit]:
-        """The last edit of the tool's own limits, and of the default ones."""
+        """Return the last edit of the tool's own limits and the last edit of the defaults."""
         return (self.edits[subject] for subject in (name, "") if subject in self.edits)
 
 
 def read_policies() -> Policies:
-    """Read the limits and who edited them last, in three queries; in four where one is temporary."""
-    # The version first: the next refresh then finds an edit between the two queries.
+    """Read the limits and their last editors, in three queries, or four if a limit is temporary."""
+    # The version is read first, so that the next refresh notices an edit between the two queries.
     row = DefaultPolicy.objects.first()
     rows = list(ToolPolicy.objects.all())
-    ended = _end_temporary(rows)
+    ended_limits = _end_temporary(rows)
     overrides = {policy.tool_name: policy.as_limits() for policy in rows}
     if row is None:
         return Policies(overrides=overrides)
-    by_system = {name: Edit(version=row.version, by=SYSTEM, at=at) for name, at in ended.items()}
+    by_system = {
+        name: Edit(version=row.version, by=SYSTEM, at=at) for name, at in ended_limits.items()
+    }
     return Policies(
         version=row.version,
         default=row.as_limits(),
         overrides=overrides,
         edits=_last_edits() | by_system,
         next_end=min((policy.until for policy in rows if policy.until), default=None),
-        ended=frozenset(ended),
+        ended=frozenset(ended_limits),
     )
 
 
 def _end_temporary(rows: Iterable[ToolPolicy]) -> dict[str, datetime]:
-    """Let rows say what counts now where their temporary limit is over; return these tools, and since when."""
+    """End, in memory only, the temporary limits whose end has passed. Return the times of these ends, by tool."""
     temporary = [row for row in rows if row.until]
     now = database_now() if temporary else None
-    ended = {}
+    end_by_tool = {}
     for row in temporary:
         if row.until and now and row.until <= now:
-            ended[row.tool_name] = row.until
+            end_by_tool[row.tool_name] = row.until
             row.end_temporary()
-    return ended
+    return end_by_tool
 
 
 def _last_edits() -> dict[str, Edit]:
@@ -151,33 +155,29 @@ def _last_edits() -> dict[str, Edit]:
     }
 
 
-_VERSION = Select(lambda: DefaultPolicy.objects.order_by("pk").values_list("version", Now())[:1])
-
-
 class DatabasePolicySource:
     """The executor's `PolicySource`: answers from memory and follows the database.
 
-    The owner of the process awaits `aload()` once and `arefresh()` about every second. An edit in this process
-    applies at once. Functions passed to `on_change` are called after every change, in the thread that noticed it. To
-    reach an event loop they use `call_soon_threadsafe`.
+    The owner of the process awaits `aload()` once and `arefresh()` about every second. An edit in this process applies
+    immediately. Functions passed to `on_change` are called after every change, in the thread that noticed it. To call
+    into an event loop, they must use `call_soon_threadsafe`.
     """
 
     def __init__(self) -> None:
         self._policies: Policies | None = None
         self._lock = threading.Lock()
         self._listeners: list[Callable[[], None]] = []
-        policy_changed.connect(
-            self._policy_changed
-        )  # weak references: a source without an owner is dropped
+        # A weak reference, so that a source without an owner is dropped.
+        policy_changed.connect(self._policy_changed)
 
     @property
     def version(self) -> int:
-        """The version in force in this process; 0 before the first load."""
+        """The loaded version of the limits; 0 before the first load."""
         return self._policies.version if self._policies else 0
 
     @property
     def policies(self) -> Policies:
-        """Every limit in force in this process; empty before the first load."""
+        """All loaded limits; empty before the first load."""
         return self._policies or Policies()
 
     def levels(self, tool: Tool) -> PolicyLevels:
@@ -191,31 +191,32 @@ class DatabasePolicySource:
         return policies.levels(tool)
 
     def reload(self) -> None:
-        """Load the limits."""
-        with (
-            self._lock
-        ):  # one reader at a time, so that an older reading never replaces a newer one
+        # One reader at a time, so that an older reading never replaces a newer one.
+        with self._lock:
             policies = read_policies()
-            known, self._policies = self._policies, policies
-        if known is not None and policies != known:
+            old_policies, self._policies = self._policies, policies
+        if old_policies is not None and policies != old_policies:
             self._notify_listeners()
 
     def refresh(self) -> bool:
-        """Load the limits if their version moved, or a temporary one is over. Return whether that was so."""
-        known = self._policies
-        version, now = _VERSION.first() or (0, None)
-        is_over = bool(known and known.next_end and now and known.next_end <= now)
-        if known is not None and known.version == version and not is_over:
+        """Load the limits if their version has changed or a temporary limit has ended. Return whether they were loaded."""
+        old_policies = self._policies
+        row = DefaultPolicy.objects.order_by("pk").values_list("version", Now()).first()
+        version, now = row or (0, None)
+        has_ended = bool(
+            old_policies and old_policies.next_end and now and old_policies.next_end <= now
+        )
+        if old_policies is not None and old_policies.version == version and not has_ended:
             return False
         self.reload()
         return True
 
     async def aload(self) -> None:
-        """Read the limits, from a coroutine."""
+        """Load the limits, from a coroutine."""
         await run_in_db_thread(self.reload)()
 
     async def arefresh(self) -> bool:
-        """`refresh` for coroutines."""
+        """Do the same as `refresh`, from a coroutine."""
         return await _refresh(self)
 
     def on_change(self, listener: Callable[[], None]) -> None:
@@ -229,9 +230,8 @@ class DatabasePolicySource:
     def _notify_listeners(self) -> None:
         for listener in self._listeners:
             try:
-                # In a context of its own: a task that a listener starts must not inherit asgiref's
-                # marks of this thread. Its next crossing to the database would be refused as a
-                # deadlock.
+                # In a new context: a task that a listener starts must not inherit asgiref's marks of this thread,
+                # because its next call into a database thread would be refused as a deadlock.
                 Context().run(listener)
             except Exception:
                 logger.exception("A listener to changed limits failed")

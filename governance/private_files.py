@@ -1,7 +1,6 @@
-"""Files and directories that are for the server's user alone: what people wrote, keys, sessions."""
+"""Files and directories that only the server's user may access: people's content, keys, sessions."""
 
 import os
-import shutil
 import stat
 from contextlib import suppress
 from pathlib import Path
@@ -10,7 +9,7 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def is_private_directory(path: Path) -> bool:
-    """Return whether there is a directory, and no link to one, that only we may use."""
+    """Return whether the path is a directory, not a link to one, that only this user may access."""
     try:
         status = os.lstat(path)
     except OSError:
@@ -20,26 +19,29 @@ def is_private_directory(path: Path) -> bool:
 
 
 def make_directory(path: Path) -> None:
-    """Make the directory and its missing parents; an existing one becomes private. Raise `OSError`."""
-    missing = []
+    """Create the directory and its missing parents, or make an existing directory private. Raise `OSError` if that
+    fails.
+    """
+    missing_parents = []
     while not path.is_dir():
-        missing.append(path)
+        missing_parents.append(path)
         path = path.parent
-    for each in reversed(missing):
-        # Others may be quicker. `parents=True` would give those above the rights that the umask leaves.
+    for each in reversed(missing_parents):
+        # `exist_ok`, because another process may have created it first. `parents=True` would create the parents with
+        # the rights that the umask allows.
         each.mkdir(mode=0o700, exist_ok=True)
-    if not missing:
+    if not missing_parents:
         restrict(path)
 
 
 def make_file(path: Path) -> None:
-    """Make an empty file if there is none; an existing one becomes private. Raise `OSError`."""
+    """Create an empty file if there is none, or make an existing file private. Raise `OSError` if that fails."""
     os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
     restrict(path)
 
 
 def restrict(path: Path) -> None:
-    """Remove the rights of group and others, if the path exists and belongs to us.
+    """Remove the rights of group and others, if the path exists and this process's user owns it.
 
     System directories keep their rights, in case a setting names one. These are directories at the root, and those that
     everyone may write to, such as `/tmp`.
@@ -49,21 +51,3 @@ def restrict(path: Path) -> None:
         is_open = status.st_uid == os.geteuid() and status.st_mode & _OTHERS
         if is_open and not (status.st_mode & stat.S_ISVTX or path.resolve().parent == Path("/")):
             path.chmod(stat.S_IMODE(status.st_mode) & ~_OTHERS)
-
-
-def remove_directory(path: Path) -> None:
-    """Delete a directory with all that is in it, also where directories inside may not be written. Raise `OSError`."""
-    try:
-        shutil.rmtree(path)
-    except PermissionError:
-        _allow_writing(path)
-        shutil.rmtree(path)
-
-
-def _allow_writing(path: Path) -> None:
-    path.chmod(0o700)
-    for _path, names, _files, directory in os.fwalk(path):
-        for name in names:
-            # By the descriptor, and through no link: somebody may still write here.
-            with suppress(OSError, NotImplementedError):
-                os.chmod(f"/proc/self/fd/{directory}/{name}", 0o700, follow_symlinks=False)

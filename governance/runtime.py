@@ -1,46 +1,74 @@
-"""The executor of this process: one for each event loop, made from the settings at its first use."""
+"""The executor of this process: one for each event loop, created from the settings at its first use."""
 
-import asyncio
+import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from django.db import connections
 
-from governance import services, toolbox
+from governance import file_trees, services, toolbox
 from governance.conf import app_settings, known_secrets
 from governance.core.cancellation import CancellationToken
 from governance.core.exceptions import ToolDisabled
 from governance.core.executor import Timing, ToolExecutor
+from governance.core.invokers.coroutine import CoroutineInvoker
 from governance.core.invokers.process import ProcessInvoker
 from governance.core.invokers.thread import ThreadInvoker
 from governance.core.limiter import Limits
 from governance.core.masking import mask
-from governance.core.policy import resolve
+from governance.core.policy import ToolLimits, resolve
+from governance.core.ports import Invoker, PreparingInvoker
 from governance.core.registry import registry
 from governance.core.tools import Isolation, Tool
-from governance.db import run_in_db_thread
+from governance.db import run_in_db_thread, thread_of_test
+from governance.durations import format_limit, limit_ms
 from governance.mcp_servers import runtime as mcp_servers
 from governance.per_loop import PerLoop
 from governance.policies import DatabasePolicySource, Policies
 from governance.private_files import (
     is_private_directory,
     make_directory,
-    remove_directory,
     restrict,
 )
-from governance.site_limits import log_limits
+from governance.threads import run_in_thread
+from governance.tool_threads import make_tool_threads
 from governance.toolbox.workspace import usable, workspace_at
+from governance.users import DjangoUsers
+from governance.worker_setup import database_names
 
+MAX_ABANDONED_THREADS = 16  # at this number, calls of plain tools are refused (T7)
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _executors: PerLoop[ToolExecutor] = PerLoop()
 
 
+logger = logging.getLogger(__name__)
+
+
+def log_limits(policies: Policies) -> None:
+    """Log, at the start of a process, the limits of the settings and the declarations that they override."""
+    if app_settings.TOOL_TIMEOUTS:
+        logger.info("Limits of GOVERNANCE_TOOL_TIMEOUTS: %s", "; ".join(_descriptions(policies)))
+
+
+def _descriptions(policies: Policies) -> Iterator[str]:
+    for name, timeout in sorted(app_settings.TOOL_TIMEOUTS.items()):
+        text = f"{name} {format_limit(limit_ms(timeout))}"
+        if policies.overrides.get(name, ToolLimits()).timeout is not None:
+            text += " (without effect: an administrator's limit takes precedence)"
+        elif name not in registry:
+            text += " (no tool of this name is known yet)"
+        elif (declared := registry.get(name).limits.timeout) is not None:
+            text += f" (the tool declares {format_limit(limit_ms(declared))})"
+        yield text
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallLoad:
-    """How many calls run and wait, and how many bodies outlive their calls (B4)."""
+    """How many calls are running and waiting, and how many bodies have outlived their calls (B4)."""
 
     running: int
     queued: int
@@ -57,14 +85,16 @@ async def get_executor() -> ToolExecutor:
 
 
 def disabled_reasons(tools: Iterable[Tool]) -> list[str]:
-    """Return for each tool sentences that say why every call of it is refused now; empty if none is."""
+    """Return, for each tool, the reason why its calls are refused now, as sentences; empty if its calls are not
+    refused.
+    """
     policies = _policies.policies
     has_disabled = policies.has_disabled
     return [_disabled_reason(tool, policies) if has_disabled or tool.off else "" for tool in tools]
 
 
 def load() -> CallLoad:
-    """Return the number of calls in this process, over all its loops; safe in any thread."""
+    """Return the load of this process, over all its loops. May be called from any thread."""
     executors = _executors.values()
     return CallLoad(
         running=sum(executor.limiter.running for executor in executors),
@@ -74,18 +104,18 @@ def load() -> CallLoad:
 
 
 def limits_version() -> int:
-    """Return the version of the administrators' limits in force in this process; 0 before they are loaded."""
+    """Return the loaded version of the administrators' limits; 0 before they are loaded."""
     return _policies.version
 
 
 def timeouts() -> dict[str, float]:
-    """Return the limit of each tool's next call, in seconds; 0 = none. From memory, safe in any thread."""
+    """Return the limit of each tool's next call, in seconds; 0 = no limit. They are read from memory, from any thread."""
     now = _policies.policies
     return {tool.name: resolve(now.levels(tool)).timeout or 0.0 for tool in tuple(registry)}
 
 
 async def refresh_policies() -> None:
-    """Check whether a limit changed or a temporary one is over. If so, apply it to running calls at once (T9)."""
+    """Load limits that were changed or have ended, and apply them to running calls immediately (T9)."""
     await _policies.arefresh()
     if _policies.policies.ended:
         await run_in_db_thread(services.end_temporary_limits)()
@@ -93,8 +123,18 @@ async def refresh_policies() -> None:
 
 
 async def prepare_tools(*, token: CancellationToken | None = None) -> None:
-    """Put the tools of the MCP servers into the registry before a turn reads it; waits a moment at most."""
+    """Register the tools of the MCP servers before a turn reads the registry. This waits for a few seconds at most."""
     await mcp_servers.prepare(token=token)
+
+
+def starting_servers() -> dict[str, str]:
+    """Return the names of MCP servers that are not connected yet, with the prefixes of their tools."""
+    return mcp_servers.starting()
+
+
+def server_instructions(servers: Container[str]) -> dict[str, str]:
+    """Return the instructions of these MCP servers that agents should read, by server name."""
+    return mcp_servers.instructions(servers)
 
 
 async def close_executor() -> None:
@@ -117,10 +157,11 @@ def workspace_of(scope: str) -> Path | None:
 
 
 def make_workspace(path: Path) -> None:
-    """Make a directory for tools, private to the server's user; an existing one becomes private. Blocks briefly.
+    """Create a directory for tools that is private to the server's user, or make an existing one private. This blocks
+    briefly.
 
     Raises:
-        OSError: it cannot be made, or there is a link in its place.
+        OSError: the directory cannot be created, or is a link.
     """
     root = Path(app_settings.WORKSPACE_ROOT)
     restrict(root)
@@ -133,13 +174,15 @@ def make_workspace(path: Path) -> None:
 
 
 async def prepare_workspace(path: Path) -> None:
-    """Make the same for a call. Raise `ToolFailed` if it cannot be made."""
+    """Create a workspace for a call. Raise `ToolFailed` if that fails."""
     with usable():
-        await asyncio.to_thread(make_workspace, path)
+        await run_in_thread(make_workspace, path)
 
 
 def put_file(path: Path, name: str, content: bytes) -> None:
-    """Put a file into a workspace, unless there is one of that name. No link is followed. Blocks. Raise `OSError`."""
+    """Write a file into a workspace, unless a file of that name exists. No link is followed. This blocks. Raise
+    `OSError` if the file cannot be written.
+    """
     make_workspace(path)
     workspace = workspace_at(path, within=Path(app_settings.WORKSPACE_ROOT))
     *directories, last = name.split("/")
@@ -157,7 +200,7 @@ def put_file(path: Path, name: str, content: bytes) -> None:
 
 
 def remove_workspace(scope: str) -> None:
-    """Delete the directory of a scope with all that is in it, if there is one. Blocks. Raise `OSError`."""
+    """Delete the directory of a scope and everything in it, if it exists. This blocks. Raise `OSError` if that fails."""
     path = workspace_of(scope)
     if path is None:
         return
@@ -165,7 +208,7 @@ def remove_workspace(scope: str) -> None:
         if path.is_symlink():
             path.unlink()
         else:
-            remove_directory(path)
+            file_trees.remove(path)
 
 
 def _disabled_reason(tool: Tool, policies: Policies) -> str:
@@ -188,24 +231,38 @@ def _make() -> ToolExecutor:
             cancel_grace=app_settings.CANCEL_GRACE, progress_interval=app_settings.PROGRESS_INTERVAL
         ),
         invokers={
-            Isolation.THREAD: ThreadInvoker(
-                max_threads=app_settings.MAX_THREADS,
-                max_abandoned=app_settings.MAX_ABANDONED_THREADS,
-                on_exit=connections.close_all,
-            ),
-            Isolation.PROCESS: ProcessInvoker(
-                max_workers=app_settings.MAX_WORKERS,
-                initializer="django:setup",
-                kill_grace=app_settings.KILL_GRACE,
-            ),
+            Isolation.ASYNC: CoroutineInvoker(make_tool_threads().own_database_thread),
+            **_invokers_of_plain_functions(),
         },
         result_limit=app_settings.RESULT_LIMIT,
-        mask=lambda text: mask(text, known=known_secrets()),
+        mask=lambda text: mask(text, secrets=known_secrets()),
+        users=DjangoUsers(),
     )
 
 
+def _invokers_of_plain_functions() -> dict[Isolation, Invoker | PreparingInvoker]:
+    in_threads = partial(
+        ThreadInvoker,
+        max_threads=app_settings.MAX_THREADS,
+        max_abandoned=MAX_ABANDONED_THREADS,
+    )
+    if (test := thread_of_test()) is not None:
+        in_test = in_threads(start=lambda work, _name: test.submit(work))
+        return {Isolation.THREAD: in_test, Isolation.PROCESS: in_test}
+    return {
+        Isolation.THREAD: in_threads(on_exit=connections.close_all),
+        Isolation.PROCESS: ProcessInvoker(
+            max_workers=app_settings.MAX_WORKERS,
+            initializer="governance.worker_setup:setup",
+            initializer_arguments=(database_names(),),
+            users="governance.users:DjangoUsers",
+            kill_grace=app_settings.KILL_GRACE,
+        ),
+    }
+
+
 def _apply() -> None:
-    """Apply the current limits to the running calls of every loop; call it from any thread."""
+    """Apply the current limits to the running calls of every loop. May be called from any thread."""
     _executors.call_soon(ToolExecutor.apply_policies)
 
 

@@ -1,41 +1,34 @@
-"""Reads of governance: calls of groups, the health of a scope, and the tools that are offered."""
+"""The queries of governance: calls of groups, the health of a scope, and the tools of this site."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import starmap
 from typing import Any, NamedTuple
 
-from django.db.models import CharField, Count, Expression, Max, Min, QuerySet, Subquery
+from django.db.models import Count, Expression, Max, Min, QuerySet, Subquery
 
-from governance import tool_reports
 from governance.core.calls import OPEN_STATUSES, RUNNING_STATUSES, CallStatus, ErrorType
 from governance.core.policy import ToolLimits, cap, resolve
 from governance.core.registry import registry
 from governance.core.tools import Tool, estimated_tokens
 from governance.mcp.specs import ServerSpec
 from governance.mcp_servers.store import readable_spec
-from governance.models import DefaultPolicy, McpServer, ToolCall
+from governance.models import Approval, DefaultPolicy, McpServer, ToolCall
 from governance.policies import read_policies
-from governance.prepared_statements import Select, Several, fields_of
 from governance.sanitize import sanitize_text
 from governance.tool_reports import ReportedTool
 
-# The row of a call, for the types of those who may read it but not import the models.
+# For type annotations in modules that may use such a row but must not import the models.
 CallRow = ToolCall
 
 _BATCH_SIZE = 1_024
-_GROUPS = Several(CharField())
-_offered_once: ContextVar["list[list[OfferedTool]] | None"] = ContextVar(
-    "offered tools of a request", default=None
-)
+_NOWHERE: Mapping[str, ReportedTool] = {}
 
 
 class CallResult(NamedTuple):
-    """What a call that has ended came to."""
+    """The result of an ended call."""
 
     group: str
     call_id: str
@@ -47,7 +40,7 @@ class CallResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedOutTool:
-    """A tool of a scope that ran out of time: how often, and when last."""
+    """A tool whose calls in a scope timed out, with their number and the time of the last one."""
 
     tool_name: str
     count: int
@@ -56,7 +49,7 @@ class TimedOutTool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScopeHealth:
-    """How the calls of a scope went so far (A2)."""
+    """Counts of a scope's calls and their failures so far (A2)."""
 
     total: int
     by_status: dict[str, int]
@@ -66,11 +59,12 @@ class ScopeHealth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferedTool:
-    """A tool that the agents of this site may get, and what it declares.
+    """A tool that agents of this site may use, with its declarations.
 
-    `server` names its MCP server. `isolation` is empty if this process is not connected to it. `tokens` estimates its
-    share of each request. `disabled_reason` says in sentences why it cannot be used now, by the settings of this
-    process. `reported_by` names the other processes that have a tool which this one has not.
+    `server` names its MCP server; `isolation` is empty if this process is not connected to the server. `tokens`
+    estimates its share of each request. The user must have `permission`. `disabled_reason` explains in sentences why
+    the settings of this process disable it. `reported_by` names the other processes that have the tool, if this one
+    does not.
     """
 
     name: str
@@ -79,70 +73,67 @@ class OfferedTool:
     isolation: str = ""
     server: str = ""
     tokens: int = 0
+    permission: str = ""
     disabled_reason: str = ""
     reported_by: tuple[str, ...] = ()
 
 
 def calls_of_groups(groups: Iterable[str], *, with_content: bool = True) -> list[ToolCall]:
-    """Return the calls of several groups, in the order of their steps; the long texts only `with_content`."""
+    """Return the calls of several groups, in the order of their steps; `with_content` includes the long texts."""
     rows = ToolCall.objects.filter(group__in=list(groups))
     if not with_content:
-        rows = rows.defer("input", "result", "detail", "late_text")
+        rows = rows.defer(*ToolCall.LONG_COLUMNS)
     return list(rows.order_by("group", "step", "position", "pk"))
 
 
 def open_calls_of_groups(groups: Iterable[str]) -> dict[str, list[ToolCall]]:
     """Return the calls of several groups that wait or run, by group, in one query and without their long texts."""
     rows = ToolCall.objects.filter(group__in=list(groups), status__in=OPEN_STATUSES)
-    found: dict[str, list[ToolCall]] = {}
-    for row in rows.defer("input", "result", "detail").order_by("step", "position", "pk"):
-        found.setdefault(row.group, []).append(row)
-    return found
+    calls_by_group: dict[str, list[ToolCall]] = {}
+    for row in rows.defer(*ToolCall.LONG_COLUMNS).order_by("step", "position", "pk"):
+        calls_by_group.setdefault(row.group, []).append(row)
+    return calls_by_group
 
 
 def running_tools(groups: Collection[str]) -> dict[str, list[tuple[str, str]]]:
-    """Return name and title of the tools that are at work in these groups, by group and in call order."""
-    found: dict[str, list[tuple[str, str]]] = {}
-    for group, name, title in _RUNNING_TOOLS.all(groups=groups):
-        found.setdefault(group, []).append((name, title))
-    return found
+    """Return the name and title of the tools that are running in these groups, by group and in call order."""
+    tools_by_group: dict[str, list[tuple[str, str]]] = {}
+    running = _calls(
+        "group", "tool_name", "tool_title", group__in=groups, status__in=RUNNING_STATUSES
+    )
+    for group, name, title in running:
+        tools_by_group.setdefault(group, []).append((name, title))
+    return tools_by_group
 
 
 def open_tool_names(group: str) -> list[str]:
-    """Return the names of the tools whose calls wait or run in a group, in call order."""
-    return [name for (name,) in _OPEN_TOOL_NAMES.all(group=group)]
+    """Return the names of the tools with open calls in a group, in call order."""
+    rows = _calls("tool_name", group=group, status__in=OPEN_STATUSES)
+    return [name for (name,) in rows]
 
 
-def _calls(*names: str, **wanted: Any) -> QuerySet[ToolCall, Any]:
-    return ToolCall.objects.filter(**wanted).order_by("step", "position", "pk").values_list(*names)
-
-
-_RUNNING_TOOLS = Select(
-    lambda groups: _calls(
-        "group", "tool_name", "tool_title", group__in=groups, status__in=RUNNING_STATUSES
-    ),
-    groups=_GROUPS,
-)
-_OPEN_TOOL_NAMES = Select(
-    lambda group: _calls("tool_name", group=group, status__in=OPEN_STATUSES),
-    **fields_of(ToolCall, "group"),
-)
-
-
-_RESULTS = Select(
-    lambda groups: (
-        _calls(*CallResult._fields, group__in=groups).exclude(status__in=OPEN_STATUSES).order_by()
-    ),
-    groups=_GROUPS,
-)
+def _calls(*names: str, **conditions: Any) -> QuerySet[ToolCall, Any]:
+    return (
+        ToolCall.objects.filter(**conditions).order_by("step", "position", "pk").values_list(*names)
+    )
 
 
 def results_of_groups(groups: Iterable[str]) -> Iterator[CallResult]:
     """Yield the results of the ended calls of several groups, unordered and in batches."""
-    wanted = list(groups)
-    for start in range(0, len(wanted), _BATCH_SIZE):
-        batch = wanted[start : start + _BATCH_SIZE]
-        yield from starmap(CallResult, _RESULTS.all(groups=batch))
+    group_ids = list(groups)
+    for start in range(0, len(group_ids), _BATCH_SIZE):
+        batch = group_ids[start : start + _BATCH_SIZE]
+        rows = _calls(*CallResult._fields, group__in=batch)
+        yield from starmap(CallResult, rows.exclude(status__in=OPEN_STATUSES).order_by())
+
+
+def find_result(scope: str, *, group_begins: str, call_id: str) -> CallResult | None:
+    """Return the result of an ended call of a scope, in the group whose id begins with `group_begins`, or None."""
+    if not group_begins or sanitize_text(group_begins + call_id) != group_begins + call_id:
+        return None
+    rows = _calls(*CallResult._fields, scope=scope, call_id=call_id, group__startswith=group_begins)
+    row = rows.exclude(status__in=OPEN_STATUSES).exclude(result="").first()
+    return CallResult(*row) if row else None
 
 
 def call(group: str, call_id: str) -> ToolCall:
@@ -150,41 +141,29 @@ def call(group: str, call_id: str) -> ToolCall:
     return ToolCall.objects.get(group=group, call_id=call_id)
 
 
-def given_up() -> list[ToolCall]:
-    """Return the calls that were given up and whose end is still watched for, without their long texts."""
+def abandoned_calls() -> list[ToolCall]:
+    """Return the abandoned calls whose end is still awaited, without their long texts."""
     rows = ToolCall.objects.filter(status=CallStatus.ABANDONED, late_kind="")
     return list(rows.only("group", "call_id", "tool_name", "ended_at").order_by("pk"))
 
 
 def may_still_run(group: str) -> list[str]:
-    """Return the names of a group's tools whose calls were abandoned and have not been seen to end."""
-    left = ToolCall.objects.filter(group=group, status=CallStatus.ABANDONED, late_kind="")
-    return sorted(set(left.values_list("tool_name", flat=True)))
+    """Return the names of a group's tools with abandoned calls whose end was not observed."""
+    unsettled = ToolCall.objects.filter(group=group, status=CallStatus.ABANDONED, late_kind="")
+    return sorted(set(unsettled.values_list("tool_name", flat=True)))
 
 
 def has_call(group: str, call_id: str) -> bool:
-    if call_id != sanitize_text(call_id):  # PostgreSQL would not even compare it
+    if call_id != sanitize_text(call_id):  # PostgreSQL refuses to compare such a string
         return False
     return ToolCall.objects.filter(group=group, call_id=call_id).exists()
 
 
-def awaits_approval(groups: Iterable[str]) -> bool:
-    """Return whether a call of these groups waits for a person's decision."""
-    waiting = ToolCall.objects.filter(status=CallStatus.AWAITING_APPROVAL, group__in=list(groups))
-    return waiting.exists()
-
-
 def waiting_approvals() -> tuple[int, datetime | None]:
-    """Return how many calls wait for a person's decision, and since when the first of them does."""
-    waiting = ToolCall.objects.filter(status=CallStatus.AWAITING_APPROVAL).order_by()
-    found = waiting.aggregate(count=Count("pk"), first=Min("requested_at"))
-    return found["count"], found["first"]
-
-
-def count_timeouts(since: datetime, *, most: int) -> int:
-    """Return how many calls of a time have run out of time; counted up to `most`."""
-    rows = ToolCall.objects.filter(error_type=ErrorType.TIMEOUT, requested_at__gte=since)
-    return rows.order_by()[:most].count()
+    """Return how many questions, including forms, wait for a person, and when the oldest one was asked."""
+    open_questions = Approval.objects.filter(decision="").order_by()
+    summary = open_questions.aggregate(count=Count("pk"), first=Min("requested_at"))
+    return summary["count"], summary["first"]
 
 
 def calls_of_group(group: str) -> list[ToolCall]:
@@ -193,13 +172,13 @@ def calls_of_group(group: str) -> list[ToolCall]:
 
 
 def count_of_group(group: Expression) -> Subquery:
-    """Return an expression: how many calls the group has that an expression of a query around it names."""
+    """Return a subquery that counts the calls of a group; `group` is an expression of the outer query."""
     calls = ToolCall.objects.filter(group=group).order_by().values("group")
     return Subquery(calls.values(count=Count("pk")))
 
 
 def health(scope: str) -> ScopeHealth:
-    """Return how the calls of a scope went so far, in one query."""
+    """Return the counts of a scope's calls and failures so far, in one query."""
     rows = (
         ToolCall.objects.filter(scope=scope)
         .order_by()
@@ -226,56 +205,41 @@ def health(scope: str) -> ScopeHealth:
 
 
 def policy_version() -> int:
-    """Return the version of the administrators' limits that is stored."""
+    """Return the stored version of the administrators' limits."""
     return DefaultPolicy.objects.values_list("version", flat=True).first() or 0
 
 
 def capped(tool_name: str, timeout: float) -> float:
-    """Return a limit in seconds, capped by the administrators' ceiling for the tool; 0 = none."""
+    """Return a limit in seconds, capped by the administrators' ceiling for the tool; 0 = no limit."""
     return cap(timeout, ceiling=resolve(read_policies().levels_of(tool_name)).ceiling)
 
 
-@contextmanager
-def tools_read_once() -> Iterator[None]:
-    """Within it, the offered tools are read once, however often somebody asks for them: for one request, no longer."""
-    token = _offered_once.set([])
-    try:
-        yield
-    finally:
-        _offered_once.reset(token)
+def offered_tools(elsewhere: Mapping[str, ReportedTool] = _NOWHERE) -> list[OfferedTool]:
+    """Return the tools of this process, those of the MCP servers, and those that only other processes have
+    (`elsewhere`).
 
-
-def offered_tools() -> list[OfferedTool]:
-    """Return the tools of this process, of the MCP servers, then those that only other live processes have.
-
-    A server counts by what it has named, whether anybody is connected to it or not.
+    A server's tools come from its stored list, whether or not a process is connected to it.
     """
-    once = _offered_once.get()
-    if once is None:
-        return _read_offered()
-    if not once:
-        once.append(_read_offered())
-    return [*once[0]]
-
-
-def _read_offered() -> list[OfferedTool]:
-    reported = tool_reports.read()
-    offered = [
-        replace(tool, reported_by=reported[tool.name].processes) if tool.name in reported else tool
+    tools = [
+        replace(tool, reported_by=elsewhere[tool.name].processes)
+        if tool.name in elsewhere
+        else tool
         for tool in _offered_here()
     ]
-    known = {tool.name for tool in offered}
-    return offered + [_of_others(tool) for name, tool in reported.items() if name not in known]
+    offered_names = {tool.name for tool in tools}
+    return tools + [
+        _of_others(tool) for name, tool in elsewhere.items() if name not in offered_names
+    ]
 
 
 def mcp_health() -> tuple[int, int]:
-    """Return how many MCP servers are in use, and how many of them failed when they were needed last."""
+    """Return the number of enabled MCP servers, and how many of them failed at their last use."""
     servers = list(McpServer.objects.filter(enabled=True).only("last_ok_at", "last_error_at"))
     return len(servers), sum(server.is_unwell for server in servers)
 
 
 def mcp_prefixes() -> dict[str, str]:
-    """Return how the names of the tools of each MCP server in use begin, by the server's name."""
+    """Return the prefix of the tool names of each enabled MCP server, by the server's name."""
     specs = map(readable_spec, McpServer.objects.filter(enabled=True))
     return {spec.name: spec.prefix for spec in specs if spec is not None}
 
@@ -286,7 +250,7 @@ def tool_title(name: str) -> str:
 
 
 def find_tool(name: str) -> OfferedTool | None:
-    """Return the tool of this name, registered in a live process or offered by an MCP server, or None."""
+    """Return the tool of this name, registered in this process or offered by an MCP server, or None."""
     if name in registry:
         return _offered(registry.get(name))
     return next((tool for tool in offered_tools() if tool.name == name), None)
@@ -294,11 +258,11 @@ def find_tool(name: str) -> OfferedTool | None:
 
 def _offered_here() -> list[OfferedTool]:
     of_servers = [
-        _of_server(spec, found)
+        _of_server(spec, reported_tool)
         for row in McpServer.objects.filter(enabled=True)
         if (spec := readable_spec(row)) is not None
-        for found in row.tools_found
-        if spec.allows(found["name"])
+        for reported_tool in row.tools_found
+        if spec.allows(reported_tool["name"])
     ]
     elsewhere = {tool.name for tool in of_servers}
     return [_offered(tool) for tool in registry if tool.name not in elsewhere] + of_servers
@@ -312,6 +276,7 @@ def _offered(tool: Tool, *, server: str = "") -> OfferedTool:
         isolation=tool.isolation.value,
         server=server,
         tokens=tool.tokens,
+        permission=tool.permission,
         disabled_reason=tool.disabled_reason(),
     )
 
@@ -324,27 +289,28 @@ def _of_others(tool: ReportedTool) -> OfferedTool:
         isolation=tool.isolation,
         server=tool.server,
         tokens=tool.tokens,
+        permission=tool.permission,
         reported_by=tool.processes,
     )
 
 
-def _of_server(spec: ServerSpec, found: Mapping[str, Any]) -> OfferedTool:
-    """Describe a server's tool from the server's row, where no process is connected."""
-    name, text = spec.local_name(found["name"]), found["text"]
+def _of_server(spec: ServerSpec, tool: Mapping[str, Any]) -> OfferedTool:
+    """Describe a server's tool from the server's row, without a connection."""
+    name, text = spec.local_name(tool["name"]), tool["text"]
     if name in registry:
         return replace(_offered(registry.get(name), server=spec.name), description=text)
     limits = ToolLimits(timeout=spec.timeout, max_running=spec.max_running)
-    tokens = found.get("tokens") or estimated_tokens(name, text, {})
+    tokens = tool.get("tokens") or estimated_tokens(name, text, {})
     return OfferedTool(name=name, description=text, limits=limits, server=spec.name, tokens=tokens)
 
 
 def _with(
-    known: TimedOutTool | None, tool_name: str, *, count: int, last_at: datetime | None
+    before: TimedOutTool | None, tool_name: str, *, count: int, last_at: datetime | None
 ) -> TimedOutTool:
-    """A tool times out as `timed_out` or as `abandoned`: both count."""
-    if known is None:
+    """Add a count to a tool, because its `timed_out` and its `abandoned` calls are counted together."""
+    if before is None:
         return TimedOutTool(tool_name=tool_name, count=count, last_at=last_at)
-    times = [at for at in (known.last_at, last_at) if at is not None]
+    times = [at for at in (before.last_at, last_at) if at is not None]
     return TimedOutTool(
-        tool_name=tool_name, count=known.count + count, last_at=max(times, default=None)
+        tool_name=tool_name, count=before.count + count, last_at=max(times, default=None)
     )

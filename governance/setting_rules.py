@@ -1,4 +1,4 @@
-"""The system checks that follow from the declared settings of an app, and those that several apps need."""
+"""The system checks that are derived from an app's declared settings, and those that several apps share."""
 
 from difflib import get_close_matches
 
@@ -24,23 +24,25 @@ def check_values(settings: AppSettings) -> list[checks.CheckMessage]:
 
 
 def check_names(settings: AppSettings, *, check_id: str) -> list[checks.CheckMessage]:
-    """Return a warning for every unknown name: Django would ignore it silently."""
+    """Return a warning for every unknown name, because Django would ignore it silently."""
     prefix = settings.PREFIX
-    known = sorted(settings.DECLARED)
-    found: list[checks.CheckMessage] = []
+    declared_names = sorted(settings.DECLARED)
+    problems: list[checks.CheckMessage] = []
     for full_name in dir(project):
         name = full_name.removeprefix(prefix)
-        if name in (full_name, *known):
+        if name in (full_name, *declared_names):
             continue
-        names = ", ".join(prefix + near for near in get_close_matches(name, known) or known)
-        found.append(
+        names = ", ".join(
+            prefix + near for near in get_close_matches(name, declared_names) or declared_names
+        )
+        problems.append(
             checks.Warning(
                 f"There is no setting {full_name}.",
                 hint=f"Remove it, or correct its name: {names}.",
                 id=check_id,
             )
         )
-    return found
+    return problems
 
 
 def check_apps(app: str, *needed: str, check_id: str) -> list[checks.CheckMessage]:
@@ -57,23 +59,23 @@ def check_apps(app: str, *needed: str, check_id: str) -> list[checks.CheckMessag
 
 
 def check_path(path: str, *, what: str, otherwise: str, check_id: str) -> list[checks.CheckMessage]:
-    """Return an error with its cause if a dotted path cannot be imported and called.
+    """Return an error that names the cause if a dotted path cannot be imported or is not callable.
 
-    `what` begins the sentence; `otherwise` names the alternatives.
+    `what` starts the error's sentence; `otherwise` is the hint, which names the alternatives.
     """
     dotted = path.replace(":", ".", 1)
     hint = otherwise
     try:
         if callable(import_string(dotted)):
             return []
-        reason = "what it names cannot be called"
+        reason = "it is not callable"
     except ValueError:
         reason = "a name is missing"
     except ImportError as error:
         reason = str(error)
         if error.name and not dotted.startswith(f"{error.name}."):
-            hint = f"It is there, but what it imports is not: install {error.name!r}, or correct the import."
-    except Exception as error:  # noqa: BLE001 - whatever the project's code does when it is imported
+            hint = f"It exists, but imports a missing module: install {error.name!r}, or correct the import."
+    except Exception as error:  # noqa: BLE001 - importing the project's code may raise any exception
         reason = f"{type(error).__name__}: {error}"
-        hint = "It is there, but it cannot be imported: correct that."
+        hint = "It exists, but importing it raises this exception: correct the cause."
     return [checks.Error(f"{what} {path!r}: {reason}.", hint=hint, id=check_id)]

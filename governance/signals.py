@@ -1,7 +1,7 @@
-"""What governance tells the outside: sent after commit, never used to come in."""
+"""The signals of governance. They are sent after the commit, so receivers cannot prevent a change."""
 
 from django.dispatch import Signal
 
-# Sent after commit when a limit was edited, in the editing process and thread.
-# Arguments: sender (the policy's model class), tool_name ("" = the default limits), version (of all policies).
+# Sent after the commit of an edited limit, in the process and thread of the edit. Arguments: sender (the policy's model
+# class), tool_name ("" = the default limits), version (of all policies).
 policy_changed = Signal()

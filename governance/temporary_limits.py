@@ -1,4 +1,4 @@
-"""Limits that count until a moment: what a tool's row stores of them, and how people write the moment."""
+"""Limits that end at a set time: their storage in a tool's row, and the parsing of the time."""
 
 import copy
 import re
@@ -21,11 +21,12 @@ _CLOCK = re.compile(r"\d\d:\d\d(:\d\d)?", re.ASCII)
 
 
 def set_end(policy: ToolPolicy, until: datetime | None, changes: Mapping[str, Any]) -> Changes:
-    """Let the changes of a row count until a moment, or for good; return what that changes of the end.
+    """Make the changes of a row temporary (with `until`) or permanent, and return how the end of its temporary limits
+    has changed.
 
-    A change for good of a field that is temporary replaces its value and the one after it. Other fields keep the end.
+    A permanent change of a temporary field also replaces the value after the end. Other fields stay temporary.
     """
-    before = end_of(policy)
+    old_end = end_of(policy)
     if until is not None:
         if not changes and policy.until is None:
             return {}
@@ -36,20 +37,20 @@ def set_end(policy: ToolPolicy, until: datetime | None, changes: Mapping[str, An
         policy.then = {name: old for name, old in policy.then.items() if name not in changes}
         policy.until = policy.until if policy.then else None
     return {
-        name: [old, new] for name, old in before.items() if (new := end_of(policy)[name]) != old
+        name: [old, new] for name, old in old_end.items() if (new := end_of(policy)[name]) != old
     }
 
 
 def end_of(policy: ToolPolicy) -> dict[str, Any]:
-    """Return the end of a row and what counts after it, as the audit keeps them."""
+    """Return the end of the temporary limits of a row and the values after it, in the audit's form."""
     return {"until": None if policy.until is None else _text(policy.until), "then": policy.then}
 
 
 def put_back(policy: ToolPolicy, end: Mapping[str, Any]) -> None:
-    """Give a row the end that it had, as the audit has kept it.
+    """Restore the end of a row's temporary limits, and the values that apply after it, from the audit's record.
 
     Raises:
-        ValidationError: that is over by now; in words.
+        ValidationError: the end has passed.
     """
     if "until" in end:
         policy.until = end["until"] and datetime.fromisoformat(end["until"])
@@ -59,7 +60,7 @@ def put_back(policy: ToolPolicy, end: Mapping[str, Any]) -> None:
 
 
 def states_of(policy: ToolPolicy) -> list[ToolPolicy]:
-    """Return the row as it is, and as it will be after its end."""
+    """Return the row as it is, and as it will be after its temporary limits end."""
     if policy.until is None:
         return [policy]
     later = copy.copy(policy)
@@ -68,21 +69,21 @@ def states_of(policy: ToolPolicy) -> list[ToolPolicy]:
 
 
 def changes_at_end(policy: ToolPolicy) -> Changes:
-    """Return what changes when the end of a row has come."""
+    """Return how a row will change when its temporary limits end."""
     changes = {name: [getattr(policy, name), value] for name, value in policy.then.items()}
     return changes | removal_of_end(policy)
 
 
 def removal_of_end(policy: ToolPolicy) -> Changes:
-    """Return what goes with the end of a row."""
+    """Return the changes that make the limits of a row permanent."""
     return {name: [old, None] for name, old in end_of(policy).items() if old}
 
 
 def parse_end(text: str) -> datetime | None:
-    """Return the moment that a person has written: 18:00, 2026-01-31 18:00 or 2 h; None if nothing.
+    """Return the time that a person typed as 18:00, 2026-01-31 18:00 or 2 h; None for a blank text.
 
     Raises:
-        ValidationError: it is none of these; in words.
+        ValidationError: the text is none of these.
     """
     text = text.strip()
     if not text:
@@ -90,25 +91,28 @@ def parse_end(text: str) -> datetime | None:
     now = timezone.localtime(database_now())
     try:
         span = timedelta(milliseconds=parse_duration(text))
-        return now + max(-LONGEST, min(span, 2 * LONGEST))  # what is refused anyway stays a date
+        # Bounded, because a datetime cannot be arbitrarily large; `set_end` refuses such a time later.
+        return now + max(-LONGEST, min(span, 2 * LONGEST))
     except UnitMissing:
         pass
     except ValueError:
         if (moment := _clock_time(text, now) or _date_and_time(text)) is not None:
             return moment
-    problem = _("“%(text)s” is no end. Write a time such as 18:00, a date and a time, or 2 h.")
+    problem = _(
+        "“%(text)s” is not a valid end. Enter a time such as 18:00, a date and a time, or 2 h."
+    )
     raise ValidationError(problem % {"text": text[:60]})
 
 
 def _clock_time(text: str, now: datetime) -> datetime | None:
-    """The next moment at which clocks show this."""
+    """Return the next time at which the clock shows `text`, or None if `text` is not a time of day."""
     if not _CLOCK.fullmatch(text):
         return None
     try:
         time = parse_time(text)
     except ValueError:
         return None
-    assert time is not None  # noqa: S101 - it has the form of one
+    assert time is not None  # noqa: S101 - the text has the form of a time
     today = timezone.make_aware(datetime.combine(now.date(), time))
     if today > now:
         return today
@@ -128,11 +132,13 @@ def _date_and_time(text: str) -> datetime | None:
 def _check(until: datetime) -> None:
     now = database_now()
     if until <= now:
-        raise ValidationError(_("The end of a temporary limit lies in the past."))
+        raise ValidationError(_("The end of a temporary limit is in the past."))
     if until > now + LONGEST:
-        raise ValidationError(_("A temporary limit lasts a week at most; set it without an end."))
+        raise ValidationError(
+            _("A temporary limit lasts at most a week. Set it without an end instead.")
+        )
 
 
 def _text(moment: datetime) -> str:
-    """The same text for the same moment, whatever zone it is in."""
+    """Return the time in UTC, so that equal times have equal texts."""
     return moment.astimezone(UTC).isoformat()

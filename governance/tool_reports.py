@@ -1,6 +1,6 @@
-"""The tools of other processes: each process reports its own, and apps above tell what the live ones have reported."""
+"""The tools of other processes: each process reports its own, and the reports are merged here."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,52 +26,48 @@ class ReportedTool:
     server: str = ""
     isolation: str = ""
     tokens: int = 0
+    permission: str = ""
     limits: ToolLimits = _UNSET
     processes: tuple[str, ...] = ()
 
 
 Report = Sequence[Mapping[str, Any]]
-Source = Callable[[], Iterable[tuple[str, Report]]]
-_sources: list[Source] = []
 
 
-def register(read: Source) -> None:
-    """Let `read` tell of the other processes that are alive: name and report of each. The same one counts once."""
-    if read not in _sources:
-        _sources.append(read)
+def merge(reports: Iterable[tuple[str, Report]]) -> dict[str, ReportedTool]:
+    """Return the tools that only other processes have, by name; `reports` contains the name of each process and its
+    report.
 
-
-def read() -> dict[str, ReportedTool]:
-    """Return the tools that only other processes have, by name; what the first of them declares counts."""
-    found: dict[str, ReportedTool] = {}
-    for process, report in (told for source in _sources for told in source()):
+    The first report of a tool wins.
+    """
+    merged: dict[str, ReportedTool] = {}
+    for process, report in reports:
         for values in report:
             name = values["name"]
             if name in registry:
                 continue
-            tool = found[name] if name in found else _parse(values)
+            tool = merged[name] if name in merged else _parse(values)
             if process not in tool.processes:
                 tool = replace(tool, processes=(*tool.processes, process))
-            found[name] = tool
-    return found
+            merged[name] = tool
+    return merged
 
 
 def registered() -> tuple[Tool, ...]:
-    """Return the tools of this process, by name; safe in any thread."""
+    """Return the tools of this process, by name. May be called from any thread."""
     return tuple(registry)
 
 
 def describe(tools: Iterable[Tool]) -> Report:
-    """Return the report of a process with these tools: fit for every database, and of no more than `MOST_TOOLS`."""
+    """Return the report of a process with these tools: at most `MOST_TOOLS`, and storable in every database."""
     reported = [tool for tool in tools if _may_have_limits(tool.name)]
-    reported.sort(
-        key=lambda tool: bool(tool.server)
-    )  # no server pushes out what the site itself has
+    # The site's own tools come before those of MCP servers.
+    reported.sort(key=lambda tool: bool(tool.server))
     return [sanitize_json(_describe(tool)) for tool in reported[:MOST_TOOLS]]
 
 
 def _may_have_limits(name: str) -> bool:
-    """A name that was cut or replaced would be that of another tool."""
+    """Return whether the name can be stored unchanged; a shortened name could be that of another tool."""
     return len(name) <= (_LONGEST_NAME or 0) and name == sanitize_text(name)
 
 
@@ -84,12 +80,13 @@ def _describe(tool: Tool) -> Mapping[str, Any]:
         "server": tool.server,
         "isolation": tool.isolation.value,
         "tokens": tool.tokens,
+        "permission": tool.permission,
         "limits": {key: value for key, value in limits.items() if value != getattr(_UNSET, key)},
     }
 
 
 def _parse(values: Mapping[str, Any]) -> ReportedTool:
-    """Read what a process has written, which may run another version of this code."""
+    """Parse the entry of another process, which may run another version of this code."""
     return ReportedTool(
         name=values["name"],
         title=values.get("title", ""),
@@ -97,15 +94,16 @@ def _parse(values: Mapping[str, Any]) -> ReportedTool:
         server=values.get("server", ""),
         isolation=values.get("isolation", ""),
         tokens=values.get("tokens", 0),
+        permission=values.get("permission", ""),
         limits=_limits_of(values.get("limits", {})),
     )
 
 
 def _limits_of(values: Mapping[str, Any]) -> ToolLimits:
-    known: dict[str, Any] = {
+    fields: dict[str, Any] = {
         name: value
         for name, value in values.items()
         if name in LIMITS and isinstance(value, int | float)
     }
     rules = {rule.value: rule for rule in ApprovalRule}
-    return ToolLimits(**{**known, "approval": rules.get(values.get("approval", ""))})
+    return ToolLimits(**{**fields, "approval": rules.get(values.get("approval", ""))})

@@ -1,7 +1,7 @@
-"""Sentences that rows keep in English, in the language of whoever reads them.
+"""Translates sentences that rows store in English into the reader's language.
 
-A row is written once, and read by people with several languages. So it keeps the sentence as it is in the source. The
-reader's sentence is made from the same template, with the values of the stored one.
+A row is written once but read in several languages, so it stores the untranslated sentence. The reader's sentence is
+built from the same template, with the values of the stored sentence.
 """
 
 import re
@@ -16,9 +16,9 @@ _Template: TypeAlias = str | tuple[str, str]
 
 
 class StoredSentences:
-    """Templates that stored sentences were made from, with names such as `%(tool)s`.
+    """Templates of stored sentences, with placeholders such as `%(tool)s`.
 
-    A pair is one sentence: for one thing, and for any other number of them. Its first name is that number.
+    A pair is the singular and the plural of one sentence. Its first placeholder is the number.
     """
 
     def __init__(self, templates: Iterable[_Template]) -> None:
@@ -33,14 +33,14 @@ class StoredSentences:
         for template in self._patterns.values():
             yield template if isinstance(template, str) else template[0]
 
-    def translate(self, stored: str) -> str:
-        """Return a sentence in the active language; what is not known stays as it is."""
+    def translate(self, sentence: str) -> str:
+        """Return a sentence in the active language; unknown sentences stay unchanged."""
         for pattern, template in self._patterns.items():
-            if found := pattern.fullmatch(stored):
-                names = {name: self.translate(said) for name, said in found.groupdict().items()}
+            if match := pattern.fullmatch(sentence):
+                names = {name: self.translate(part) for name, part in match.groupdict().items()}
                 text = _translated(template, names)
                 return text % names if names else text
-        return stored
+        return sentence
 
 
 def _translated(template: _Template, names: Mapping[str, str]) -> str:
@@ -51,12 +51,12 @@ def _translated(template: _Template, names: Mapping[str, str]) -> str:
 
 
 def _pattern(template: str, value: str) -> re.Pattern[str]:
-    """Return what fits all sentences made from a template; a name that comes twice is the same twice."""
-    pattern, end, seen = "", 0, set[str]()
-    for found in _NAME.finditer(template):
-        name = found[1]
-        pattern += re.escape(template[end : found.start()])
-        pattern += f"(?P={name})" if name in seen else f"(?P<{name}>{value})"
-        seen.add(name)
-        end = found.end()
+    """Return a pattern that matches all sentences of a template; a repeated name must have the same value."""
+    pattern, end, names = "", 0, set[str]()
+    for match in _NAME.finditer(template):
+        name = match[1]
+        pattern += re.escape(template[end : match.start()])
+        pattern += f"(?P={name})" if name in names else f"(?P<{name}>{value})"
+        names.add(name)
+        end = match.end()
     return re.compile(pattern + re.escape(template[end:]), re.DOTALL)

@@ -1,4 +1,4 @@
-"""Rules for an administrator's limits; each problem is a sentence for forms, actions and API."""
+"""Validation of administrators' limits; each problem is a sentence for forms, actions and the API."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,9 @@ WEEK_MS = 7 * UNITS_MS["d"]
 
 
 def check_limits(values: Mapping[str, Any]) -> None:
-    """Raise `ValidationError` by field for limits in milliseconds that are negative or absurdly large."""
+    """Raise `ValidationError` with a message for each limit in milliseconds that is negative, longer than a week or
+    above the ceiling.
+    """
     errors = {}
     for name, value in values.items():
         if not name.endswith("_ms"):
@@ -28,13 +30,13 @@ def check_limits(values: Mapping[str, Any]) -> None:
 
 
 def span_problem(milliseconds: int | None) -> str:
-    """Return a sentence that says what is wrong with a limit; empty if nothing is."""
+    """Return a sentence that describes the problem with a limit; empty if the limit is valid."""
     if milliseconds is None or milliseconds == 0:
         return ""
     if milliseconds < 0:
-        return _("A limit cannot be negative. Write 0 for “no limit”, or leave it blank.")
+        return _("A limit cannot be negative. Enter 0 for “no limit”, or leave it blank.")
     if milliseconds > WEEK_MS:
-        return _("%(value)s is longer than a week. Write 0 for “no limit”.") % {
+        return _("%(value)s is longer than a week. Enter 0 for “no limit”.") % {
             "value": format_duration(milliseconds)
         }
     return ""
@@ -44,7 +46,7 @@ def _ceiling_problem(milliseconds: int | None) -> str:
     ceiling = limit_ms(app_settings.TIMEOUT_CEILING)
     if milliseconds is not None and 0 < ceiling < milliseconds:
         problem = _(
-            "%(value)s is above %(ceiling)s, the most that this site allows (GOVERNANCE_TIMEOUT_CEILING)."
+            "%(value)s is above %(ceiling)s, the highest limit that this site allows (GOVERNANCE_TIMEOUT_CEILING)."
         )
         return problem % {
             "value": format_duration(milliseconds),
@@ -54,7 +56,9 @@ def _ceiling_problem(milliseconds: int | None) -> str:
 
 
 def idle_problem(idle_ms: int | None, total_ms: int) -> str:
-    """Return in a sentence that an idle limit above the total one would never be reached; empty if it would."""
+    """Return a sentence if the idle limit is above the total limit, and would therefore never be reached; otherwise an
+    empty text.
+    """
     if not idle_ms or not total_ms or idle_ms <= total_ms:
         return ""
     problem = _(

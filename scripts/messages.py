@@ -1,7 +1,8 @@
-"""Brings the catalogues of translations up to date with the sources: `make messages`. Needs no program of gettext.
+"""Brings the catalogues of translations up to date with the sources: `make messages`. Needs no gettext programs.
 
-Each package has its own (`<package>/locale/<language>/LC_MESSAGES/django.po`), with the messages of its code and of its
-templates. A new message is left empty, for a person; one that no source has any more is removed.
+Each package has its own catalogue (`<package>/locale/<language>/LC_MESSAGES/django.po`), with the messages of its
+code and of its templates. New messages are left empty for a translator; messages that are no longer in a source are
+removed.
 """
 
 import ast
@@ -20,8 +21,9 @@ from babel.messages.pofile import read_po, write_po
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES: Mapping[str, tuple[str, ...]] = {
-    "governance": ("governance", "templates/admin/governance"),
-    "turns": ("turns", "templates/admin/turns"),
+    "console": ("console", "templates/console"),
+    "governance": ("governance",),
+    "turns": ("turns",),
     "webchat": ("webchat", "templates/webchat"),
     "config": ("config",),
 }
@@ -33,19 +35,19 @@ _KEYWORDS: dict[str, tuple[Any, ...] | None] = {
     **dict.fromkeys(("npgettext", "npgettext_lazy"), ((1, "c"), 2, 3)),
 }
 _PLACEHOLDER = re.compile(r"%\(\w+\)[a-z]|\{\w+\}")
-_DATE = datetime(2026, 1, 1, tzinfo=UTC)  # a day in the file would change it with every run
+_DATE = datetime(2026, 1, 1, tzinfo=UTC)  # a date in the file would change with every run
 
 
 def main() -> int:
-    """Write every catalogue, and say what is not translated."""
+    """Write every catalogue, and list the untranslated messages."""
     missing = 0
     for package in SOURCES:
         for path in catalogues(package):
-            made = update(read(path), template(package))
-            write(path, made)
-            empty = [message for message in made if message.id and not is_translated(message)]
+            catalog = update(read(path), template(package))
+            write(path, catalog)
+            empty = [message for message in catalog if message.id and not is_translated(message)]
             missing += len(empty)
-            print(f"{path.relative_to(ROOT)}: {len(made)} messages, {len(empty)} not translated")
+            print(f"{path.relative_to(ROOT)}: {len(catalog)} messages, {len(empty)} not translated")
             for message in empty:
                 print(f"  {_forms(message.id)[0]!r}")
     return 1 if missing else 0
@@ -57,60 +59,61 @@ def catalogues(package: str) -> list[Path]:
 
 
 def template(package: str) -> Catalog:
-    """Return the messages that a package's sources hold now, without translations."""
-    found = Catalog(charset="utf-8", creation_date=_DATE)
+    """Return the messages of a package's current sources, without translations."""
+    catalog = Catalog(charset="utf-8", creation_date=_DATE)
     for path in _files(package):
-        for line, function, given in _extract(path):
-            texts, context = _texts_of(function, given)
+        for line, function, arguments in _extract(path):
+            texts, context = _texts_of(function, arguments)
             if texts:
-                found.add(texts, locations=[(str(path.relative_to(ROOT)), line)], context=context)
-    return found
+                catalog.add(texts, locations=[(str(path.relative_to(ROOT)), line)], context=context)
+    return catalog
 
 
 def read(path: Path) -> Catalog:
-    """Return a catalogue from its file."""
     with path.open("rb") as file:
         return read_po(file, locale=path.parent.parent.name)
 
 
-def update(known: Catalog, current: Catalog) -> Catalog:
-    """Return a catalogue with exactly the current messages, and the translations that it has."""
-    known.update(current, no_fuzzy_matching=True)
-    known.obsolete.clear()
-    known.creation_date = known.revision_date = _DATE
-    known.project, known.version, known.fuzzy = "django-turnkeeper", "", False
-    known.header_comment = "# Translations of django-turnkeeper. `make messages` writes this file."
-    known.msgid_bugs_address = known.last_translator = known.language_team = ""
-    return known
+def update(catalog: Catalog, current: Catalog) -> Catalog:
+    """Return a catalogue with exactly the current messages and their existing translations."""
+    catalog.update(current, no_fuzzy_matching=True)
+    catalog.obsolete.clear()
+    catalog.creation_date = catalog.revision_date = _DATE
+    catalog.project, catalog.version, catalog.fuzzy = "django-turnkeeper", "", False
+    catalog.header_comment = (
+        "# Translations of django-turnkeeper. `make messages` writes this file."
+    )
+    catalog.msgid_bugs_address = catalog.last_translator = catalog.language_team = ""
+    return catalog
 
 
 def write(path: Path, catalog: Catalog) -> None:
-    """Write a catalogue for people (.po), and what Django reads of it (.mo)."""
+    """Write a catalogue as a .po file for people and as a .mo file for Django."""
     for suffix, content in ((".po", as_po(catalog)), (".mo", as_mo(catalog))):
         path.with_suffix(suffix).write_bytes(content)
 
 
 def as_po(catalog: Catalog) -> bytes:
-    """Return a catalogue for people."""
+    """Return a catalogue in the format that translators edit."""
     file = io.BytesIO()
     write_po(file, catalog, width=0, sort_by_file=True, include_lineno=False)
     return file.getvalue()
 
 
 def as_mo(catalog: Catalog) -> bytes:
-    """Return a catalogue for Django."""
+    """Return a catalogue in the format that Django reads."""
     file = io.BytesIO()
     write_mo(file, catalog)
     return file.getvalue()
 
 
 def problems(package: str, path: Path) -> Iterator[str]:
-    """Say what is wrong with a catalogue, a line for each message."""
+    """Return the problems of a catalogue, one line per message."""
     catalog, current = read(path), template(package)
-    known = {_key(message) for message in catalog if message.id}
-    wanted = {_key(message) for message in current if message.id}
-    yield from (f"missing: {each}" for each in sorted(map(str, wanted - known)))
-    yield from (f"in no source: {each}" for each in sorted(map(str, known - wanted)))
+    keys = {_key(message) for message in catalog if message.id}
+    source_keys = {_key(message) for message in current if message.id}
+    yield from (f"missing: {each}" for each in sorted(map(str, source_keys - keys)))
+    yield from (f"in no source: {each}" for each in sorted(map(str, keys - source_keys)))
     for message in catalog:
         if message.id and not is_translated(message):
             yield f"not translated: {_key(message)}"
@@ -123,7 +126,7 @@ def problems(package: str, path: Path) -> Iterator[str]:
 
 
 def is_translated(message: Message) -> bool:
-    """Return whether every form of a message has a text that nobody has to look at again."""
+    """Return whether every form of a message has a text that is not marked as fuzzy."""
     return not message.fuzzy and all(_forms(message.string))
 
 
@@ -135,45 +138,45 @@ def _files(package: str) -> Iterator[Path]:
 
 
 def _extract(path: Path) -> Iterator[tuple[int, str, list[Any]]]:
-    """Return each call of a function of gettext: its line, the function, the arguments; None for what is no literal."""
+    """Return each call of a gettext function: its line, the function, the arguments; None for a non-literal."""
     text = path.read_text("utf-8")
     if path.suffix == ".html":
         yield from _extract_from_template(text)
         return
-    # Not by tokens: those of an f-string differ between versions of Python.
+    # Uses the syntax tree, because the tokens of an f-string differ between versions of Python.
     calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
     for call in sorted(calls, key=lambda call: (call.lineno, call.col_offset)):
         if (name := _name_of(call.func)) in _KEYWORDS:
             values = (getattr(argument, "value", None) for argument in call.args)
-            yield call.lineno, name, [it if isinstance(it, str) else None for it in values]
+            yield call.lineno, name, [value if isinstance(value, str) else None for value in values]
 
 
 def _extract_from_template(text: str) -> Iterator[tuple[int, str, list[Any]]]:
-    # Only here: reading templates needs Django, and Django a moment.
+    # Imported here because only templates need Django, which is slow to import.
     from django.utils.translation.template import templatize  # noqa: PLC0415
 
     text = "\n".join(line.strip() for line in templatize(text).splitlines())
     keywords: Any = list(_KEYWORDS)
-    found: Any = extract_python(io.BytesIO(text.encode()), keywords, [], {})
-    for line, function, said, _comments in found:
-        yield line, function, list(said) if isinstance(said, tuple) else [said]
+    calls: Any = extract_python(io.BytesIO(text.encode()), keywords, [], {})
+    for line, function, arguments, _comments in calls:
+        yield line, function, list(arguments) if isinstance(arguments, tuple) else [arguments]
 
 
 def _name_of(function: ast.expr) -> str:
     return str(getattr(function, "id", getattr(function, "attr", "")))
 
 
-def _texts_of(function: str, given: list[Any]) -> tuple[Any, str | None]:
-    """Return a message, or its two forms, and its context; nothing where it is no literal."""
-    context = given.pop(0) if "pgettext" in function else None
-    given = given[: 2 if "ngettext" in function or "npgettext" in function else 1]
-    if not given or not all(isinstance(text, str) and text for text in given):
+def _texts_of(function: str, arguments: list[Any]) -> tuple[Any, str | None]:
+    """Return a message, or its two forms, and its context; nothing for a non-literal."""
+    context = arguments.pop(0) if "pgettext" in function else None
+    texts = arguments[: 2 if "ngettext" in function or "npgettext" in function else 1]
+    if not texts or not all(isinstance(text, str) and text for text in texts):
         return None, None
-    return (tuple(given) if len(given) == 2 else given[0]), context
+    return (tuple(texts) if len(texts) == 2 else texts[0]), context
 
 
 def _agrees(message: Message) -> bool:
-    """Whether a translation names what the message names. The form for one thing need not name the number."""
+    """Whether a translation has the placeholders of its message. The singular form may omit the number."""
     ids = _forms(message.id)
     whole = _names(ids[-1])
     forms = [_names(text) for text in _forms(message.string)]
@@ -185,7 +188,7 @@ def _names(text: str) -> list[str]:
 
 
 def _strings(catalog: Catalog) -> dict[Any, Any]:
-    """Return what Django is given: what is not translated stays in the source's language."""
+    """Return the translated messages for Django; the others stay in the source's language."""
     translated = (message for message in catalog if message.id and is_translated(message))
     return {_key(message): _forms(message.string) for message in translated}
 

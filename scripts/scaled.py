@@ -1,4 +1,4 @@
-"""Several processes on one machine, to try out: PostgreSQL, Redis, two web processes, two runners; one log, one Ctrl-C."""
+"""Runs several processes on one machine for a trial: PostgreSQL, Redis, two web processes and two runners, with one log."""
 
 import asyncio
 import os
@@ -6,23 +6,30 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import environ
 
+from governance.private_files import make_directory
 from scripts.servers import NotInstalled, Postgres, Redis, Server, ends_with_us
 from scripts.start import ROOT, open_up
 
 WEBS = 2
 RUNNERS = 2
 AGAIN_AFTER = 2.0  # seconds
-TOO_SOON = 10.0  # whoever ends that soon will not do better the next time
+LOOK_INTERVAL = 0.5  # seconds
+TOO_SOON = 10.0  # seconds; a process that ends earlier would fail again
 WIDTH = 9
 
 
+def say(name: str, line: str) -> None:
+    print(f"{name:<{WIDTH}}| {line}", flush=True)
+
+
 class Member:
-    """One process of the site; it is started again when it has died."""
+    """One process of the site; it is restarted after a crash."""
 
     def __init__(self, name: str, *command: str, environment: Mapping[str, str]) -> None:
         self.name = name
@@ -32,10 +39,10 @@ class Member:
         self._is_leaving = False
 
     async def run(self) -> None:
-        """Run it until it is told to end. Raise `RuntimeError` if it cannot be kept up."""
+        """Run the process until `end` is called. Raise `RuntimeError` if it keeps failing."""
         while not self.is_leaving():
             began_at = time.monotonic()
-            # Out of the terminal's reach: Ctrl-C is ours to pass on.
+            # In a separate session, because this process passes Ctrl-C on.
             self._process = await asyncio.create_subprocess_exec(
                 *self._command,
                 cwd=ROOT,
@@ -46,7 +53,7 @@ class Member:
                 start_new_session=True,
                 preexec_fn=ends_with_us(signal.SIGTERM),
             )
-            if self.is_leaving():  # told so while it was being started
+            if self.is_leaving():  # `end` was called during the start
                 self._process.terminate()
             await self._pass_on(self._process.stdout)
             code = await self._process.wait()
@@ -58,34 +65,72 @@ class Member:
             await asyncio.sleep(AGAIN_AFTER)
 
     def is_leaving(self) -> bool:
-        """Whether it was told to end."""
+        """Whether `end` was called."""
         return self._is_leaving
 
     def end(self, number: signal.Signals) -> None:
-        """Let it end."""
+        """Send the process a signal, and do not restart it."""
         self._is_leaving = True
         if self._process is not None and self._process.returncode is None:
             self._process.send_signal(number)
 
     def say(self, line: str) -> None:
-        """Print a line under its name."""
-        print(f"{self.name:<{WIDTH}}| {line}", flush=True)
+        say(self.name, line)
 
     async def _pass_on(self, stream: asyncio.StreamReader | None) -> None:
         while stream is not None:
             try:
                 line = await stream.readline()
-            except ValueError:  # longer than the reader keeps
+            except ValueError:  # longer than the reader's buffer
                 continue
             if not line:
                 return
             self.say(line.decode("utf-8", "replace").rstrip())
 
 
-class Site:
-    """All members: one interrupt ends them in an orderly way, the second at once."""
+class WatchedServer:
+    """A server that the members need; it is restarted after a crash."""
 
-    def __init__(self, members: list[Member]) -> None:
+    def __init__(self, server: Server) -> None:
+        self.name = type(server).__name__.lower()
+        self._server = server
+        self._is_leaving = False
+
+    async def run(self) -> None:
+        """Watch the server until `end` is called. Raise `RuntimeError` if it keeps failing."""
+        restarted_at: float | None = None
+        while not self.is_leaving():
+            await asyncio.sleep(LOOK_INTERVAL)
+            code = self._server.exit_code
+            if code is None:
+                continue
+            self._say(f"ended with {code}. Its last words:", *self._server.said.splitlines()[-10:])
+            if restarted_at is not None and time.monotonic() - restarted_at < TOO_SOON:
+                raise RuntimeError(f"{self.name} does not stay up")
+            await asyncio.sleep(AGAIN_AFTER)
+            if self.is_leaving():
+                return
+            restarted_at = time.monotonic()
+            await asyncio.to_thread(self._server.start)
+            self._say("runs again")
+
+    def is_leaving(self) -> bool:
+        """Whether `end` was called."""
+        return self._is_leaving
+
+    def end(self, _number: signal.Signals) -> None:
+        """Stop watching the server, which is stopped after the members."""
+        self._is_leaving = True
+
+    def _say(self, *lines: str) -> None:
+        for line in lines:
+            say(self.name, line)
+
+
+class Site:
+    """All members: the first interrupt shuts them down in order, the second kills them."""
+
+    def __init__(self, members: Sequence[Member | WatchedServer]) -> None:
         self._members = members
         self._interrupts = 0
 
@@ -108,7 +153,8 @@ class Site:
         self._interrupts += 1
         if self._interrupts == 1:
             print(
-                "Ending: running turns may finish. Ctrl-C again ends all of it at once.", flush=True
+                "Ending: running turns may finish. Press Ctrl-C again to end everything immediately.",
+                flush=True,
             )
         self._end(signal.SIGTERM if self._interrupts == 1 else signal.SIGKILL)
 
@@ -118,7 +164,7 @@ class Site:
 
 
 def members(environment: Mapping[str, str], *, host: str, port: int) -> list[Member]:
-    """Return the processes of the site: the runners first, so that nothing waits."""
+    """Return the processes of the site: the runners first, so that no turn waits for them."""
     python = sys.executable
     runners = [
         Member(
@@ -131,10 +177,7 @@ def members(environment: Mapping[str, str], *, host: str, port: int) -> list[Mem
     webs = [
         Member(
             f"web-{number}",
-            *(python, "-m", "uvicorn", "config.asgi:application", "--host", host),
-            *("--port", str(port + number - 1), "--ws-max-size", "1048576"),
-            *("--ws", "webchat.socket_protocol:WebSocketProtocol"),
-            *("--timeout-graceful-shutdown", "1", "--no-access-log", "--log-level", "warning"),
+            *(python, "manage.py", "serve", "--host", host, "--port", str(port + number - 1)),
             environment=environment,
         )
         for number in range(1, WEBS + 1)
@@ -143,7 +186,7 @@ def members(environment: Mapping[str, str], *, host: str, port: int) -> list[Mem
 
 
 def prepare(environment: Mapping[str, str], *, var: Path) -> None:
-    """Migrate and make the demo users, in processes of their own: this one has to know no settings."""
+    """Migrate and create the demo users in separate processes, so that this one needs no settings."""
     for arguments in (
         ("migrate", "--verbosity", "0"),
         ("create_demo_users", "--credentials", str(var / "credentials.txt")),
@@ -155,7 +198,7 @@ def prepare(environment: Mapping[str, str], *, var: Path) -> None:
 
 
 def own(kind: type[Postgres | Redis], directory: Path, *, instead: str) -> Server:
-    """Make a server of our own, which is used where the variable `instead` names none. Raise `RuntimeError`."""
+    """Make a server. Raise `RuntimeError` if its program is missing; the variable `instead` can name another server."""
     try:
         return kind(directory / kind.__name__.lower())
     except NotInstalled as missing:
@@ -163,39 +206,45 @@ def own(kind: type[Postgres | Redis], directory: Path, *, instead: str) -> Serve
 
 
 def main() -> int:
-    """Start what is needed, run until Ctrl-C, and stop what was started."""
+    """Start the servers that are missing, run the site until Ctrl-C, and stop them."""
     environ.Env.read_env(os.environ.get("ENV_FILE") or str(ROOT / ".env"))
     open_up()
-    environment = {**os.environ, "TURNS_DISPATCHER": "procrastinate", "PYTHONUNBUFFERED": "1"}
-    # All processes are on this machine, and reach the same files.
+    environment = {**os.environ, "TURNS_DISPATCHER": "runners", "PYTHONUNBUFFERED": "1"}
+    # All processes are on this machine, so they reach the same files.
     environment["SILENCED_SYSTEM_CHECKS"] = (
         environment.get("SILENCED_SYSTEM_CHECKS") or "turns.W008"
     )
     host, port = os.environ.get("HOST") or "127.0.0.1", int(os.environ.get("PORT") or 8000)
     var = Path(os.environ.get("VAR_DIR") or ROOT / "var").resolve()
-    started: list[Server] = []
+    servers: list[Server] = []
     try:
+        # As the settings do, so that the directory is private before a server checks it.
+        with suppress(OSError):
+            make_directory(var)
         for variable, kind in (("DATABASE_URL", Postgres), ("REDIS_URL", Redis)):
             if not environment.get(variable):
                 server = own(kind, var / "scaled", instead=variable)
-                started.append(server)
+                servers.append(server)
                 server.start()
                 environment[variable] = server.url
         prepare(environment, var=var)
-        for number in range(WEBS):
-            print(f"Serving on http://{host}:{port + number}", flush=True)
-        print("Behind a proxy any of them may get any request. Ctrl-C ends all of it.", flush=True)
-        return asyncio.run(Site(members(environment, host=host, port=port)).run())
+        print(
+            "Behind a proxy, each of them may serve any request. Press Ctrl-C to end everything.",
+            flush=True,
+        )
+        watched = [WatchedServer(server) for server in servers]
+        site = Site([*watched, *members(environment, host=host, port=port)])
+        return asyncio.run(site.run())
     except RuntimeError as problem:
         print(problem, file=sys.stderr)
         return 1
     finally:
-        for server in reversed(started):
+        for server in reversed(servers):
             server.stop()
 
 
 if __name__ == "__main__":
     try:
         sys.exit(main())
-    except KeyboardInterrupt:  # before the site had its own answer to Ctrl-C
+    except KeyboardInterrupt:  # before the site's handler for Ctrl-C was installed
         sys.exit(130)

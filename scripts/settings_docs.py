@@ -1,6 +1,6 @@
-"""The lines of `docs/settings/`, made from the fields that declare the settings.
+"""Writes the lines of `docs/settings/` from the fields that declare the settings.
 
-`python -m scripts.settings_docs` refreshes the pages: a new setting gets its line below the one declared before it.
+`python -m scripts.settings_docs` updates the pages. A new setting gets its line below the setting declared before it.
 """
 
 import ast
@@ -27,25 +27,25 @@ _SENTENCE_END = re.compile(r"( \([A-Z]\d+\))?\.$")  # with the promise that the 
 
 
 def refresh(page: str, app: type[AppSettings]) -> str:
-    """Return a page with today's line of every setting, and of no other."""
+    """Return a page with the current line of every declared setting, and of no other."""
     lines = page.split("\n")
     sentences = dict(_sentences(app))
     at = next(number for number, line in enumerate(lines) if line.startswith("|---"))
     for name, setting in app.DECLARED.items():
         begin = f"| `{setting.full_name}` |"
-        found = [number for number, line in enumerate(lines) if line.startswith(begin)]
-        if not found:
-            found = [at + 1]
+        numbers = [number for number, line in enumerate(lines) if line.startswith(begin)]
+        if not numbers:
+            numbers = [at + 1]
             lines.insert(at + 1, "")
-        [at] = found
+        [at] = numbers
         lines[at] = row_of(setting, sentences[name])
-    known = {f"`{setting.full_name}`" for setting in app.DECLARED.values()}
-    gone = {
+    names = {f"`{setting.full_name}`" for setting in app.DECLARED.values()}
+    removed_lines = {
         line
         for line in lines
-        if line.startswith(f"| `{app.PREFIX}") and line.split(" | ")[0][2:] not in known
+        if line.startswith(f"| `{app.PREFIX}") and line.split(" | ")[0][2:] not in names
     }
-    return "\n".join(line for line in lines if line not in gone)
+    return "\n".join(line for line in lines if line not in removed_lines)
 
 
 def row_of(setting: DeclaredSetting, sentence: str) -> str:
@@ -62,7 +62,7 @@ def row_of(setting: DeclaredSetting, sentence: str) -> str:
 
 
 def _sentences(app: type[AppSettings]) -> Iterator[tuple[str, str]]:
-    """The docstring of each field, in one line."""
+    """Yield the name and docstring of each field, in one line."""
     for holder in app.HOLDERS:
         [definition] = ast.parse(inspect.getsource(holder)).body
         for field, below in pairwise(ast.iter_child_nodes(definition)):

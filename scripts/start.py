@@ -1,12 +1,14 @@
-"""From a fresh database to a running server: migrate, make the demo users, serve."""
+"""Migrates the database, creates the demo users, and serves the site."""
 
 import gc
 import importlib
 import ipaddress
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -19,14 +21,28 @@ from django.db import connections
 from turns.storage import database_state
 
 ROOT = Path(__file__).resolve().parent.parent
-NEEDS = (  # a variable, how its value begins, a package that it needs then, and the extra that holds it
-    ("AGENT_MODEL", "anthropic:", "anthropic", "anthropic"),
-    ("AGENT_MODEL", "google:", "google.genai", "google"),
-    ("AGENT_MODEL", "openai:", "openai", "openai"),
+# As in `turns.chat_models.providers`, which cannot be imported before Django has its settings.
+SPEAK_LIKE_OPENAI = [
+    "alibaba",
+    "cerebras",
+    "deepseek",
+    "fireworks",
+    "moonshotai",
+    "openrouter",
+    "together",
+    "zai",
+]
+# The package that an API needs, and the extra that contains it; every other API is like OpenAI's.
+APIS = {"anthropic": ("anthropic", "anthropic"), "google": ("google.genai", "google")}
+LIKE_OPENAI = ("openai", "openai")
+NEEDS = (  # a variable, the beginning of a value, the package that this needs, and the extra that contains it
+    *(("AGENT_MODEL", f"{name}:", *needs) for name, needs in APIS.items()),
+    ("AGENT_MODEL", "openai", *LIKE_OPENAI),
+    *(("AGENT_MODEL", f"{name}:", *LIKE_OPENAI) for name in SPEAK_LIKE_OPENAI),
     ("DATABASE_URL", "postgres", "psycopg", "scaled"),
     ("OTEL_EXPORTER_OTLP_ENDPOINT", "http", "opentelemetry.exporter.otlp", "otel"),
     ("REDIS_URL", "redis", "channels_redis", "scaled"),
-    ("TURNS_DISPATCHER", "procrastinate", "procrastinate", "scaled"),
+    ("TURNS_DISPATCHER", "runners", "psycopg", "scaled"),
 )
 OPENED = {
     "HTTPS": "false",
@@ -41,61 +57,71 @@ def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
     environ.Env.read_env(os.environ.get("ENV_FILE") or str(ROOT / ".env"))
     open_up()
-    install_what_is_chosen()
+    install_chosen_extras()
     django.setup()
-    refuse_what_is_no_database_of_ours()
+    refuse_unusable_database()
     call_command("migrate", verbosity=0)
     call_command("create_demo_users", credentials=settings.VAR_DIR / "credentials.txt")
     connections.close_all()
-    # In this process, which took the place of make's shell: Ctrl-C reaches the server, and nothing is left behind.
-    # Says what is not as it should be, such as commands without a sandbox, and starts nothing that is wrong.
+    # In this process, which replaced make's shell, so that Ctrl-C reaches the server and no process is left over.
+    # With checks, which warn, for example, of commands without a sandbox, and refuse to start with errors.
     call_command("serve", skip_checks=False)
 
 
-def refuse_what_is_no_database_of_ours() -> None:
-    """Say why a database cannot be used before anything is changed in it. Raise `CommandError`."""
+def refuse_unusable_database() -> None:
+    """Raise `CommandError` with the reason if the database cannot be used, before anything in it is changed."""
     if problem := database_state.problem(is_own=True):
         raise CommandError(problem)
 
 
-def install_what_is_chosen() -> None:
-    """Install what the environment asks for beyond the default; say which line of it does."""
+def install_chosen_extras() -> None:
+    """Install the extras that the environment requires, and print the variable that requires each."""
     for variable, value, extra in chosen_extras(os.environ):
-        print(
-            f"{variable}={value.partition(':')[0]} needs what EXTRAS={extra} installs.", flush=True
-        )
+        beginning = value.partition(":")[0].strip('{"')
+        print(f"{variable}={beginning} needs the packages of EXTRAS={extra}.", flush=True)
         environment = {**os.environ, "EXTRAS": extra}
         if subprocess.run([ROOT / "scripts" / "environment", "base"], env=environment).returncode:
-            sys.exit(f"Nothing was started. Without {variable} the site needs nothing more.")
+            sys.exit(f"Nothing was started. Unset {variable} to start without these packages.")
         importlib.invalidate_caches()
 
 
 def chosen_extras(environment: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    """Yield each variable that needs a package which is not installed, its value, and the extra that holds it."""
+    """Yield each variable that needs a missing package, its value, and the extra that contains the package."""
     for variable, beginning, package, extra in NEEDS:
         value = environment.get(variable, "")
         if value.startswith(beginning) and not is_installed(package):
             yield variable, value, extra
+    endpoints = environment.get("TURNS_CHAT_MODEL_ENDPOINTS", "")
+    for package, extra in sorted(set(needs_of_endpoints(endpoints))):
+        if not is_installed(package):
+            yield "TURNS_CHAT_MODEL_ENDPOINTS", endpoints, extra
+
+
+def needs_of_endpoints(value: str) -> Iterator[tuple[str, str]]:
+    """Yield the package and the extra that each endpoint needs. An invalid value is reported later, by the settings."""
+    with suppress(ValueError, AttributeError, TypeError):
+        for endpoint in json.loads(value).values():
+            yield APIS.get(endpoint.get("api"), LIKE_OPENAI)
 
 
 def is_installed(package: str) -> bool:
     """Whether a package could be imported."""
     try:
         return find_spec(package) is not None
-    except ModuleNotFoundError:  # nor what it lies in
+    except ModuleNotFoundError:  # the parent package is missing too
         return False
 
 
 def open_up() -> None:
-    """Allow what is safe where only this machine can reach the site: no HTTPS, commands."""
+    """Relax the settings that are safe to relax if only this machine can reach the site: HTTP, and commands."""
     if is_loopback(os.environ.get("HOST") or "127.0.0.1"):
-        # Nobody but the people of this machine can reach it: no certificate is needed, commands may run.
+        # Only users of this machine can reach the site, so it needs no certificate and may run commands.
         os.environ.update(
             {name: value for name, value in OPENED.items() if not os.environ.get(name)}
         )
     elif not os.environ.get("HTTPS"):
         print(
-            "Other machines can reach this address, so browsers must come by HTTPS (HTTPS in .env.example)."
+            "Other machines can reach this address, so browsers must use HTTPS (see HTTPS in .env.example)."
         )
 
 
@@ -110,7 +136,7 @@ def is_loopback(host: str) -> bool:
 if __name__ == "__main__":
     try:
         main()
-    except KeyboardInterrupt:  # before the server had its own answer to Ctrl-C
+    except KeyboardInterrupt:  # before the server's handler for Ctrl-C was installed
         sys.exit(130)
     except CommandError as problem:
         sys.exit(str(problem))

@@ -3,7 +3,7 @@
 from typing import Any
 
 from django.core.management import call_command
-from django.db import connection, transaction
+from django.db import OperationalError, connection, transaction
 
 
 class CleanDatabase:
@@ -16,7 +16,13 @@ class CleanDatabase:
         self._rows = {table: self._read(table) for table in self._filled()}
 
     def restore(self) -> None:
-        """Delete and insert what is different, in one transaction."""
+        """Delete and insert what is different. A late write of the test may be in the way once (a deadlock)."""
+        try:
+            self._restore()
+        except OperationalError:
+            self._restore()
+
+    def _restore(self) -> None:
         changed = {table for table in self._filled() if table not in self._rows}
         changed |= {table for table, rows in self._rows.items() if self._read(table) != rows}
         if not changed:
@@ -44,3 +50,12 @@ class CleanDatabase:
         with connection.cursor() as cursor:
             cursor.execute(query)
             return cursor.fetchall()
+
+
+def end_other_sessions() -> None:
+    """End what threads have left open: PostgreSQL drops no database that somebody is connected to."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )

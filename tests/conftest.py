@@ -6,8 +6,10 @@ import os
 import shutil
 import signal
 import ssl
+import time
 from collections.abc import Iterator
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -20,8 +22,8 @@ from hypothesis import settings as hypothesis_settings
 from pytest_django import DjangoDbBlocker
 
 from governance.core import procfs
-from tests import made_once
-from tests.clean_database import CleanDatabase
+from tests import made_once, parts, progress
+from tests.clean_database import CleanDatabase, end_other_sessions
 from tests.faulty_database import FaultyDatabase
 from tests.support import browser_path
 
@@ -33,11 +35,13 @@ hypothesis_settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 hypothesis_settings.load_profile("any machine")
-_PACKAGES = ("config", "governance", "turns", "webchat")
+_PACKAGES = ("config", "console", "governance", "turns", "webchat")
 _TESTS = Path(__file__).parent
 _BROWSER_TESTS = _TESTS / "e2e"
-# In the order in which they run.
-_START_PROGRAMS = ("e2e", "faults", "projects", "setup", "benchmarks")
+_START_PROGRAMS = tuple(
+    _TESTS / name for name in ("e2e", "faults", "projects", "setup", "benchmarks")
+)
+_LONGEST_OF_WHOLE_HOUR = 20.0  # seconds that such a test takes at most
 _PROCESS_TABLE = {"<genexpr>", *vars(procfs)}
 
 
@@ -66,7 +70,7 @@ def _the_language_is_no_readers() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def _guard_of_the_loop() -> BlockBuster:
     """Return what refuses blocking calls; to make it takes longer than many a test."""
-    # What contains callbacks of tools stands below all that a loop runs, code of tests included.
+    # The wrapper of a task that a tool has started stands below the code of whatever library started it.
     made = BlockBuster(list(_PACKAGES), excluded_modules=["governance.core.containment"])
     _allow_short_reads(made)
     return made
@@ -103,6 +107,17 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(TransactionTestCase, "_fixture_teardown", lambda _: database.restore())
         yield
+    if connection.vendor == "postgresql":
+        with django_db_blocker.unblock():
+            end_other_sessions()
+
+
+@pytest.fixture
+def whole_hour() -> None:
+    """Wait for the next hour if it is near. A test in which an hour or a day begins would find its figures split."""
+    left = 3_600 - time.time() % 3_600
+    if left < _LONGEST_OF_WHOLE_HOUR:
+        time.sleep(left)
 
 
 @pytest.fixture
@@ -128,30 +143,64 @@ def _allow_short_reads(blockbuster: BlockBuster) -> None:
         function.can_block_in("/governance/core/procfs.py", _PROCESS_TABLE)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add what `make test` and `make test-all` ask for."""
+    parser.addoption(
+        "--part", choices=parts.PARTS, help="run this part of the suite (tests/parts.py)"
+    )
+    parser.addoption(
+        "--progress", action="store_true", help="show the time left, then what was dear"
+    )
+
+
+@pytest.hookimpl(trylast=True)  # after the terminal reporter is there
+def pytest_configure(config: pytest.Config) -> None:
+    """Show the progress where that was asked for; notice a part that names what is gone."""
+    if config.getoption("progress"):
+        progress.register(config)
+    if os.environ.get("CI") == "true" and parts.missing():
+        raise pytest.UsageError(f"tests/parts.py names what does not exist: {parts.missing()}")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not even import what belongs to another part: its packages may not be installed."""
+    part = config.getoption("part")
+    if part and collection_path.is_relative_to(_TESTS) and not parts.holds(part, collection_path):
+        return True
+    return True if collection_path == _BROWSER_TESTS and _lacks_a_browser() else None
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the browser tests; without a browser leave them out, unless nothing may be left out.
+    """Keep the tests of the part that was asked for, and without a browser those that need none.
 
-    Tests that start programs come first: the end of a run has only short ones then. Those with a browser stay together,
-    since a worker starts site and browser anew whenever it comes back to them.
+    What needs no database comes first and what starts programs last: a mistake shows in the first minute. Tests with a
+    browser stay together, since a worker starts site and browser anew whenever it comes back to them.
     """
-    items.sort(key=_rank)
+    with_database = {item.path for item in items if _needs_database(item)}
+    items.sort(key=lambda item: _program_rank(item.path) or item.path in with_database)
     for item in items:
         if item.path.is_relative_to(_BROWSER_TESTS):
             item.add_marker("browser")
-    if not _has_no_browser():
-        return
-    left_out = [item for item in items if item.get_closest_marker("browser")]
-    if left_out:
-        items[:] = [item for item in items if item not in left_out]
-        config.hook.pytest_deselected(items=left_out)
+    part = config.getoption("part")
+    kept = [item for item in items if not part or parts.part_of(item.nodeid) == part]
+    if _lacks_a_browser():
+        kept = [item for item in kept if not item.get_closest_marker("browser")]
+    if len(kept) < len(items):
+        config.hook.pytest_deselected(items=[*{*items} - {*kept}])
+        items[:] = kept
 
 
-def _rank(item: pytest.Item) -> int:
-    for rank, directory in enumerate(_START_PROGRAMS):
-        if item.path.is_relative_to(_TESTS / directory):
+def _program_rank(path: Path) -> int:
+    for rank, directory in enumerate(_START_PROGRAMS, 2):
+        if path.is_relative_to(directory):
             return rank
-    return len(_START_PROGRAMS)
+    return 0
+
+
+def _needs_database(item: pytest.Item) -> bool:
+    fixtures = {"db", "transactional_db"}.intersection(getattr(item, "fixturenames", ()))
+    return bool(fixtures) or item.get_closest_marker("django_db") is not None
 
 
 def pytest_collection_finish() -> None:
@@ -161,12 +210,17 @@ def pytest_collection_finish() -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say what was left out."""
-    if _has_no_browser():
-        terminalreporter.section("left out", yellow=True)
-        terminalreporter.line(
-            "Tests with a browser: no Chromium was found. Install the package `chromium`."
-        )
+    if what := _lacks_a_browser():
+        terminalreporter.line(f"Left out: the tests with a browser (needs {what})", yellow=True)
+    if parts.missing():
+        terminalreporter.line(f"tests/parts.py names what does not exist: {parts.missing()}")
 
 
-def _has_no_browser() -> bool:
-    return not browser_path() and os.environ.get("CI") != "true"
+@cache
+def _lacks_a_browser() -> str:
+    """Return what is missing for the tests with a browser; none may be left out under CI."""
+    if os.environ.get("CI") == "true":
+        return ""
+    if not browser_path():
+        return "Chromium: install the package chromium"
+    return "" if find_spec("playwright") else "playwright: EXTRAS=browser"

@@ -9,8 +9,6 @@ import pytest
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.utils import CursorWrapper
 
-from tests.turns.statements import ask_by_django
-
 
 class FaultyDatabase:
     """Loses what it is told to lose, in whatever thread, and keeps count of it; all else works."""
@@ -20,7 +18,6 @@ class FaultyDatabase:
         self._statements: dict[str, int] = {}
         self._commits: dict[str, int] = {}
         self._said: defaultdict[int, list[str]] = defaultdict(list)
-        ask_by_django(monkeypatch)
         for name in ("_execute", "_executemany"):
             execute = self._execute(getattr(CursorWrapper, name))
             monkeypatch.setattr(CursorWrapper, name, execute)
@@ -43,12 +40,11 @@ class FaultyDatabase:
     def _execute(self, execute: Callable[..., Any]) -> Callable[..., Any]:
         def faulty(cursor: CursorWrapper, sql: str, *arguments: Any) -> Any:
             said = self._said[threading.get_ident()]
-            written = sql.replace("?", "%s")  # a prepared statement is in SQLite's own style
             if sql.startswith("BEGIN"):
                 said.clear()
-            said.append(written)
+            said.append(sql)
             for part in self._statements:
-                if part in written:
+                if part in sql:
                     self._lose(cursor.db, self._statements, part)
             return execute(cursor, sql, *arguments)
 

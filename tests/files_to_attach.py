@@ -71,6 +71,17 @@ def pdf(*pages: str) -> bytes:
     return made + b"xref\n0 %d\n0000000000 65535 f \n%s" % (size, table) + end
 
 
+def slow_pdf() -> bytes:
+    """Return a small PDF file whose text takes many seconds to extract."""
+    drawn = zlib.compress(b"BT /F1 12 Tf " + b"(x) Tj " * 6_000_000 + b"ET")
+    said = b"<< /Length %d /Filter /FlateDecode >>\nstream\n%s\nendstream" % (len(drawn), drawn)
+    made = pdf("slow")
+    begin = made.index(b"<< /Length", made.index(b"/Contents"))
+    end = made.index(b"endstream", begin) + len(b"endstream")
+    # The table at the end names other places now; readers find the objects all the same.
+    return made[:begin] + said + made[end:]
+
+
 def locked_pdf() -> bytes:
     """Return a PDF file that asks for a password."""
     writer = PdfWriter(clone_from=BytesIO(pdf()))

@@ -43,7 +43,7 @@ os.environ["ENV_FILE"] = os.devnull
 os.environ["SECRET_KEY"] = "the-tests-keep-no-secrets-" + "x" * 40
 os.environ["VAR_DIR"] = str(_SCRATCH)
 os.environ["HTTPS"] = "false"
-os.environ["DATABASE_URL"] = os.environ.pop("TEST_DATABASE_URL", f"sqlite:///{_SCRATCH}.sqlite3")
+os.environ["DATABASE_URL"] = os.environ.get("TEST_DATABASE_URL", f"sqlite:///{_SCRATCH}.sqlite3")
 
 from config.settings import *  # noqa: E402, F403
 from config.settings import ALLOWED_HOSTS, DATABASES  # noqa: E402

@@ -22,7 +22,7 @@ _LONGEST_PAUSE = 0.05
 
 
 def with_room(promised: float) -> float:
-    """Return the bound that a test asserts for a promise; benchmarks measure the promise itself."""
+    """Return the bound that a test asserts for a promise; `make bench` measures some of the promises themselves."""
     return promised * ROOM
 
 

@@ -9,29 +9,21 @@ from django.utils.translation import gettext_lazy as _
 
 
 class TurnsConfig(AppConfig):
-    """Registers the checks; the tools in `tools.py` are found by governance."""
-
     name = "turns"
     verbose_name = _("Turns")
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Register checks, metrics and processes, and let a migrated database have its first agent and groups."""
-        from governance import partial_indexes, policy_reports
-        from governance import tool_reports as reports_of_governance
+        """Register checks, metrics and processes, and create the first agent and groups after a migration."""
         from turns import checks
         from turns.agents.lookup import make_first_agent
         from turns.attachments import rows
         from turns.endings import deletions
-        from turns.processes import process_registry, tool_reports
         from turns.storage.groups import make_groups
 
         checks.register_all()
-        policy_reports.register(process_registry.policy_reports, model="turns_process")
-        reports_of_governance.register(tool_reports.read)
         post_migrate.connect(make_first_agent, sender=self)
         post_migrate.connect(make_groups, sender=self)
-        post_migrate.connect(partial_indexes.renew, sender=self)
         post_delete.connect(rows.follow_row, sender="turns.Attachment")
         pre_delete.connect(deletions.follow_user, sender=settings.AUTH_USER_MODEL)
         if find_spec("prometheus_client") is not None:  # an extra

@@ -1,41 +1,51 @@
-"""System checks of every setting of turns. Each has an id that is never reused, what is wrong, and a hint what to write."""
+"""System checks of every setting of turns. Each has a permanent id, the problem, and a hint."""
 
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from django.apps import apps
 from django.conf import settings
 from django.core import checks
 from django.core.files.storage import FileSystemStorage, storages
 
-from governance import LoopDetector, setting_rules
 from governance import checks as governance_checks
+from governance import setting_rules
 from governance.conf import app_settings as governance_settings
-from turns.chat_models.catalog import LOCAL, problem_of, public_name
+from governance.db import database_alias
+from turns.chat_models.catalog import LOCAL, public_name
+from turns.chat_models.providers import PROVIDERS, endpoints, problem_of
 from turns.conf import app_settings
-from turns.queueing.dispatchers import PROCRASTINATE, path_of
+from turns.queueing.dispatchers import RUNNERS, path_of
+from turns.running.runtime import loop_detector
 
+_THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
+_BOUNDS = {
+    "connect_timeout": 5,
+    "keepalives_idle": 5,
+    "tcp_user_timeout": 15_000,
+}  # suggested libpq parameters
 _INSTANT = 1.0  # a cancelled turn is over within one second (C1)
 
 
 def check_values(**_: Any) -> list[checks.CheckMessage]:
-    """Every setting has the right type and a sensible value."""
+    """Check that every setting has the right type and a sensible value."""
     return setting_rules.check_values(app_settings)
 
 
 def check_names(**_: Any) -> list[checks.CheckMessage]:
-    """No setting is misspelled: it would be ignored without a word."""
+    """Report unknown settings, because they would have no effect."""
     return setting_rules.check_names(app_settings, check_id="turns.W001")
 
 
 def check_apps(**_: Any) -> list[checks.CheckMessage]:
-    """The apps below are installed."""
+    """Check that the apps below turns are installed."""
     return setting_rules.check_apps("turns", "governance", check_id="turns.E050")
 
 
 def check_chat_model(**_: Any) -> list[checks.CheckMessage]:
-    """The chat model can be found, and a provider's has its package and its key. None is made, and nobody is asked."""
+    """Check that the chat model exists and, for a provider's model, that its package and key exist. No model is created
+    or contacted.
+    """
     name = app_settings.valid("CHAT_MODEL")
     if name == LOCAL:
         return []
@@ -56,11 +66,25 @@ def check_chat_model(**_: Any) -> list[checks.CheckMessage]:
     ]
 
 
+def check_endpoints(**_: Any) -> list[checks.CheckMessage]:
+    """Check that no endpoint has the name of a provider, and that each has a known API."""
+    declared = app_settings.valid("CHAT_MODEL_ENDPOINTS")
+    return [
+        checks.Error(
+            f"TURNS_CHAT_MODEL_ENDPOINTS: {name!r} is the name of a provider, or its api is none.",
+            hint=f"Choose another name than these, and one of them as api: {', '.join(PROVIDERS)}.",
+            id="turns.E068",
+        )
+        for name in declared
+        if name not in endpoints()
+    ]
+
+
 def check_dispatcher(**_: Any) -> list[checks.CheckMessage]:
-    """The dispatcher can be found, and Procrastinate has its tables and PostgreSQL."""
+    """Check that the dispatcher exists, and that runners have PostgreSQL."""
     name = app_settings.valid("DISPATCHER")
-    if name == PROCRASTINATE:
-        return _check_procrastinate()
+    if path_of(name) == path_of(RUNNERS):
+        return _check_postgresql()
     return setting_rules.check_path(
         path_of(name),
         what="There is no dispatcher",
@@ -70,32 +94,38 @@ def check_dispatcher(**_: Any) -> list[checks.CheckMessage]:
 
 
 def check_database(**_: Any) -> list[checks.CheckMessage]:
-    """SQLite begins transactions as a writer: one that begins as a reader fails at once where another one writes."""
-    found: list[checks.CheckMessage] = []
-    for alias, database in settings.DATABASES.items():
-        mode = str(database.get("OPTIONS", {}).get("transaction_mode") or "")
-        if _is_sqlite(database) and mode.upper() not in ("IMMEDIATE", "EXCLUSIVE"):
-            found.append(
-                checks.Error(
-                    f"The database {alias!r} is SQLite without transaction_mode IMMEDIATE: turns that write at the same"
-                    " time fail with “database is locked”.",
-                    hint=f"Set DATABASES[{alias!r}]['OPTIONS']['transaction_mode'] = 'IMMEDIATE'.",
-                    id="turns.E026",
-                )
-            )
-    return found
+    """Check that SQLite transactions take the write lock at the start, because a transaction that takes it later fails
+    immediately if another process is writing.
+    """
+    if check_apps():  # the database alias is only known with governance
+        return []
+    alias = database_alias()
+    database = settings.DATABASES[alias]
+    mode = str(database.get("OPTIONS", {}).get("transaction_mode") or "")
+    if not _is_sqlite(database) or mode.upper() in ("IMMEDIATE", "EXCLUSIVE"):
+        return []
+    return [
+        checks.Error(
+            f"The database {alias!r} is SQLite without transaction_mode IMMEDIATE: turns that write at the same"
+            " time fail with “database is locked”.",
+            hint=f"Set DATABASES[{alias!r}]['OPTIONS']['transaction_mode'] = 'IMMEDIATE'.",
+            id="turns.E026",
+        )
+    ]
 
 
 def check_connections(**_: Any) -> list[checks.CheckMessage]:
-    """Connections that were lost while they rested are found before somebody gets an error, or waits for seconds."""
-    found: list[checks.CheckMessage] = []
-    for alias, database in settings.DATABASES.items():
-        is_checked = bool(database.get("CONN_HEALTH_CHECKS"))
-        is_pooled = bool(database.get("OPTIONS", {}).get("pool"))
-        is_kept = is_pooled or database.get("CONN_MAX_AGE", 0) != 0
-        if not _is_sqlite(database) and is_kept and is_checked is is_pooled:
-            found.append(_lost_connections(alias, is_pooled=is_pooled))
-    return found
+    """Check that lost idle connections are replaced before a request fails or waits for seconds."""
+    if check_apps():  # the database alias is only known with governance
+        return []
+    alias = database_alias()
+    database = settings.DATABASES[alias]
+    is_checked = bool(database.get("CONN_HEALTH_CHECKS"))
+    is_pooled = bool(database.get("OPTIONS", {}).get("pool"))
+    is_kept = is_pooled or database.get("CONN_MAX_AGE", 0) != 0
+    if not _is_sqlite(database) and is_kept and is_checked is is_pooled:
+        return [_lost_connections(alias, is_pooled=is_pooled)]
+    return []
 
 
 def _lost_connections(alias: str, *, is_pooled: bool) -> checks.CheckMessage:
@@ -104,7 +134,7 @@ def _lost_connections(alias: str, *, is_pooled: bool) -> checks.CheckMessage:
         return checks.Warning(
             f"The pool of the database {alias!r} checks each connection and waits longer after each that was lost: after"
             " a restart of the database, requests wait for up to ten seconds and fail.",
-            hint=f"Set {name} = False: what was lost in a pool is found without that.",
+            hint=f"Set {name} = False: a pool detects lost connections without it.",
             id="turns.W006",
         )
     return checks.Warning(
@@ -114,21 +144,40 @@ def _lost_connections(alias: str, *, is_pooled: bool) -> checks.CheckMessage:
     )
 
 
+def check_silence(**_: Any) -> list[checks.CheckMessage]:
+    """Check that a database server that vanishes silently is detected earlier than with the kernel's defaults."""
+    if check_apps():  # the database alias is only known with governance
+        return []
+    alias = database_alias()
+    database = settings.DATABASES[alias]
+    options = database.get("OPTIONS", {})
+    host = str(options.get("host") or database.get("HOST") or "")
+    is_near = not host or host in _THIS_MACHINE or host.startswith(("/", "@"))
+    missing = [name for name in _BOUNDS if name not in options]
+    if is_near or not missing or not str(database["ENGINE"]).endswith("postgresql"):
+        return []
+    return [
+        checks.Warning(
+            f"The database {alias!r} is on another machine: if that one is gone without a word, statements wait for a"
+            " quarter of an hour or longer.",
+            hint=f"Set {', '.join(missing)} in DATABASES[{alias!r}]['OPTIONS'], such as"
+            f" {', '.join(f'{name!r}: {_BOUNDS[name]}' for name in missing)}.",
+            id="turns.W009",
+        )
+    ]
+
+
 def check_loops(**_: Any) -> list[checks.CheckMessage]:
-    """The numbers of the loop detector fit each other; a turn could not begin otherwise."""
+    """Check that the loop detector's numbers are consistent; otherwise no turn could start."""
     if check_values():
         return []
     try:
-        LoopDetector(
-            window=app_settings.LOOP_WINDOW,
-            warn_after=app_settings.LOOP_WARN_AFTER,
-            halt_after=app_settings.LOOP_HALT_AFTER,
-        )
+        loop_detector()
     except ValueError as error:
         return [
             checks.Error(
                 f"The settings TURNS_LOOP_… do not fit each other: {error}",
-                hint="Let LOOP_WARN_AFTER be below LOOP_HALT_AFTER, and that within LOOP_WINDOW.",
+                hint="Let LOOP_WARN_AFTER be below LOOP_HALT_AFTER.",
                 id="turns.E020",
             )
         ]
@@ -136,7 +185,9 @@ def check_loops(**_: Any) -> list[checks.CheckMessage]:
 
 
 def check_lease(**_: Any) -> list[checks.CheckMessage]:
-    """A lease is renewed in time, and given up well before others take it. No turn ever has two owners (H4)."""
+    """Check that a lease is renewed in time, and ends well before others take its turns, so that a turn never has two
+    owners (H4).
+    """
     if check_values():
         return []
     renew, ttl = app_settings.LEASE_RENEW_INTERVAL, app_settings.LEASE_TTL
@@ -155,7 +206,7 @@ def check_lease(**_: Any) -> list[checks.CheckMessage]:
 
 
 def check_promise(**_: Any) -> list[checks.CheckMessage]:
-    """A cancelled turn is over within a second, and its tools have their grace before that (C1)."""
+    """Check that a cancelled turn ends within a second, including the grace period of its tools (C1)."""
     if check_values() or governance_checks.check_values():
         return []
     return [*_check_bound(app_settings.CANCEL_BOUND), *_check_poll()]
@@ -187,7 +238,9 @@ def _check_poll() -> Iterator[checks.CheckMessage]:
 
 
 def check_attachments(**_: Any) -> list[checks.CheckMessage]:
-    """The storage of attachments is there, no web server hands it out, and every process that runs turns reaches it."""
+    """Check that the storage of attachments exists, is not public, and can be reached by every process that runs
+    turns.
+    """
     alias = app_settings.valid("ATTACHMENT_STORAGE")
     if not alias:
         return []
@@ -206,7 +259,7 @@ def check_attachments(**_: Any) -> list[checks.CheckMessage]:
 
 
 def _check_location(alias: str, location: Path) -> list[checks.CheckMessage]:
-    """Files lie where nobody gets at them but by this site, which asks who may."""
+    """Check that files are accessible only through this site, which checks permissions."""
     for name in ("MEDIA_ROOT", "STATIC_ROOT"):
         root = getattr(settings, name, None)
         if root and location.resolve().is_relative_to(Path(root).resolve()):
@@ -240,9 +293,11 @@ def register_all() -> None:
         check_names,
         check_apps,
         check_chat_model,
+        check_endpoints,
         check_dispatcher,
         check_database,
         check_connections,
+        check_silence,
         check_loops,
         check_lease,
         check_promise,
@@ -251,25 +306,16 @@ def register_all() -> None:
         checks.register(check, "turns")
 
 
-def _check_procrastinate() -> list[checks.CheckMessage]:
-    found: list[checks.CheckMessage] = []
-    if not apps.is_installed("procrastinate.contrib.django"):
-        found.append(
-            checks.Error(
-                "Turns are dispatched by Procrastinate, whose app is not installed.",
-                hint="pip install 'django-turnkeeper[scaled]', and add 'procrastinate.contrib.django' to INSTALLED_APPS.",
-                id="turns.E024",
-            )
+def _check_postgresql() -> list[checks.CheckMessage]:
+    if check_apps() or not _is_sqlite(settings.DATABASES[database_alias()]):
+        return []
+    return [
+        checks.Error(
+            "Turns run in runners, which PostgreSQL notifies, and the database is SQLite.",
+            hint=f"Let DATABASES[{database_alias()!r}] be PostgreSQL, or set TURNS_DISPATCHER to 'embedded'.",
+            id="turns.E025",
         )
-    if _is_sqlite(settings.DATABASES.get("default", {})):
-        found.append(
-            checks.Error(
-                "Turns are dispatched by Procrastinate, which needs PostgreSQL, and the database is SQLite.",
-                hint="Use PostgreSQL (DATABASE_URL=postgres://…), or set TURNS_DISPATCHER to 'embedded'.",
-                id="turns.E025",
-            )
-        )
-    return found
+    ]
 
 
 def _is_sqlite(database: Any) -> bool:

@@ -1,10 +1,12 @@
-"""What services and selectors of turns raise: a stable code and a sentence that is safe to show.
+"""The exceptions that the services and selectors of turns raise: each has a stable code and a sentence that is safe to
+show.
 
 TurnsError
 ├── ConversationNotFound
 ├── TurnNotFound
 ├── ToolCallNotFound
 ├── ToolCallNotEnded
+├── InvalidAnswer
 ├── NotAllowed
 ├── MessageRejected
 ├── ConversationParked
@@ -19,65 +21,61 @@ TurnsError
 └── QueueIsFull
 """
 
-from django.utils.translation import gettext as _
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
 
 
 class TurnsError(Exception):
-    """Base of the errors that a client may see."""
+    """The base class of errors that clients may see."""
 
     code = "error"
+    text: str | Promise = ""  # for errors that always have the same sentence
 
-    def __init__(self, sentence: str) -> None:
-        super().__init__(sentence)
-        self.sentence = sentence
+    def __init__(self, sentence: str = "") -> None:
+        self.sentence = sentence or str(self.text)  # in the active language
+        super().__init__(self.sentence)
 
 
 class ConversationNotFound(TurnsError):
-    """There is no such conversation, or it is somebody else's: the two look alike."""
+    """The conversation does not exist or belongs to another user; clients cannot tell which."""
 
     code = "conversation_not_found"
-
-    def __init__(self) -> None:
-        super().__init__(_("There is no such conversation."))
+    text = _("There is no such conversation.")
 
 
 class TurnNotFound(TurnsError):
-    """There is no such turn, it is somebody else's, or it has ended (C5)."""
+    """The turn does not exist, belongs to another user, or has ended (C5)."""
 
     code = "turn_not_found"
-
-    def __init__(self) -> None:
-        # Part of the protocol, so never translated.
-        super().__init__("Turn not found or already completed")
+    # It is part of the protocol and therefore never translated.
+    text = "Turn not found or already completed"
 
 
 class ToolCallNotFound(TurnsError):
-    """There is no such call in the turn, or it has ended."""
+    """The turn has no such call, or the call has ended."""
 
     code = "tool_call_not_found"
-
-    def __init__(self) -> None:
-        super().__init__(_("Tool call not found or already completed"))
+    text = _("Tool call not found or already completed")
 
 
 class ToolCallNotEnded(TurnsError):
     """The call has no result yet."""
 
     code = "tool_call_not_ended"
+    text = _("This tool call has not ended yet. Its result is available after its end.")
 
-    def __init__(self) -> None:
-        super().__init__(
-            _("This tool call has not ended yet. Ask for its result when it has ended.")
-        )
+
+class InvalidAnswer(TurnsError):
+    """The answer does not fit its form."""
+
+    code = "invalid_answer"
 
 
 class NotAllowed(TurnsError):
     """The user was signed out or deactivated since the request began."""
 
     code = "not_allowed"
-
-    def __init__(self) -> None:
-        super().__init__(_("You are not allowed to do this. Sign in again."))
+    text = _("You are not allowed to do this. Sign in again.")
 
 
 class MessageRejected(TurnsError):
@@ -87,101 +85,76 @@ class MessageRejected(TurnsError):
 
 
 class AttachmentNotFound(TurnsError):
-    """There is no such file, it is somebody else's, or it belongs to another conversation: all look alike."""
+    """The file does not exist, or belongs to another user or conversation; clients cannot tell which."""
 
     code = "attachment_not_found"
-
-    def __init__(self) -> None:
-        super().__init__(_("There is no such file. Attach it again."))
+    text = _("There is no such file. Attach it again.")
 
 
 class AttachmentRejected(TurnsError):
-    """The file is too large, of another type, or cannot be read; or its owner has no room for it."""
+    """The file is too large, unsupported or unreadable, or it would exceed its owner's quota."""
 
     code = "attachment_rejected"
 
 
 class ConversationParked(TurnsError):
-    """The conversation begins no turn until a person lets it: its turns have ended with their processes (H4)."""
+    """The conversation starts no turns until a person resumes it, because its turns ended with their processes (H4)."""
 
     code = "conversation_parked"
-
-    def __init__(self) -> None:
-        super().__init__(
-            _(
-                "This conversation is parked: the server ended several times while it worked on it. Resume it first,"
-                " then send your message again."
-            )
-        )
+    text = _(
+        "This conversation is paused because the server stopped unexpectedly several times while working on it. Resume it, then send your message again."
+    )
 
 
 class CannotContinue(TurnsError):
-    """The turn was not interrupted, or something was said since: there is nothing to go on with."""
+    """The turn was not interrupted, or the conversation has continued since."""
 
     code = "cannot_continue"
-
-    def __init__(self) -> None:
-        super().__init__(
-            _(
-                "Only the last turn can be continued, and only if it was interrupted. Send a message instead."
-            )
-        )
+    text = _(
+        "Only the last task can be continued, and only if it was interrupted. Send a message instead."
+    )
 
 
 class CannotReplace(TurnsError):
-    """The message that shall be replaced is none that a person has said in this conversation."""
+    """The message to replace was not sent by a person in this conversation."""
 
     code = "cannot_replace"
-
-    def __init__(self) -> None:
-        super().__init__(_("Only a message of your own can be edited and sent again."))
+    text = _("You can edit and resend only your own messages.")
 
 
 class AlreadyReplaced(TurnsError):
-    """Another message has taken the place of this one, or of one before it."""
+    """Another message has replaced this message, or an earlier message of the conversation."""
 
     code = "already_replaced"
-
-    def __init__(self) -> None:
-        super().__init__(_("This message was replaced already. Edit the one that is shown."))
+    text = _("This message has already been replaced. Edit the one that is shown.")
 
 
 class ConversationBusy(TurnsError):
-    """What goes on in the conversation, or for it, would be taken out of its history."""
+    """A message cannot be replaced while a turn of its conversation or of its sub-agents is active."""
 
     code = "conversation_busy"
-
-    def __init__(self) -> None:
-        super().__init__(
-            _(
-                "Something is still going on here. Wait for its end or cancel it, then send it again."
-            )
-        )
+    text = _(
+        "The agent is still working here. Wait until it has finished or cancel it, then send your message again."
+    )
 
 
 class QueueIsFull(TurnsError):
-    """Too many messages of the conversation wait already (P4)."""
+    """The conversation has too many queued messages (P4)."""
 
     code = "queue_full"
-
-    def __init__(self) -> None:
-        super().__init__(
-            _(
-                "Too many messages are waiting. Wait for an answer or cancel the turn, then send it again."
-            )
-        )
+    text = _(
+        "Too many messages are waiting. Wait for an answer or cancel the task, then send your message again."
+    )
 
 
 class TooManyMessages(TurnsError):
-    """The user has sent more messages within a minute than the settings allow, in whatever conversations."""
+    """The user has sent too many messages within a minute, in all conversations."""
 
     code = "too_many_messages"
-
-    def __init__(self) -> None:
-        super().__init__(_("Too many messages in a minute. Wait a moment, then send it again."))
+    text = _("Too many messages in a minute. Wait a moment, then send your message again.")
 
 
 class AgentUnavailable(TurnsError):
-    """The agent that was asked for does not exist (any more), or is switched off."""
+    """The requested agent does not exist or is disabled."""
 
     code = "agent_unavailable"

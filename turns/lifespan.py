@@ -1,14 +1,18 @@
-"""Starts the turn supervisor with the server that hosts it and drains it at its end: the ASGI lifespan.
+"""Starts the turn supervisor with its server and drains it at the end, through the ASGI lifespan.
 
-A server that waits for its connections before it ends the lifespan would answer nobody while turns drain. So where it
-can be done, a signal drains first and reaches the server afterwards.
+A server that waits for its connections before the end of the lifespan would answer no requests during the drain. Where
+possible, a signal therefore drains first and reaches the server afterwards. Daphne sends no lifespan, so its reactor
+starts the turns.
 """
 
 import asyncio
+import importlib
 import logging
+import sys
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
+from governance.threads import run_in_thread
 from turns.running import draining, runtime
 from turns.storage import database_state
 
@@ -18,40 +22,62 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
+_starting: set[asyncio.Task[str]] = set()  # the event loop keeps only weak references to tasks
+
 
 class LifespanApplication:
-    """Answers `lifespan`. Without it, as under `manage.py serve`, the server starts and drains by itself."""
+    """Handles `lifespan`. Under Daphne, it starts the turns as soon as the server runs."""
+
+    def __init__(self) -> None:
+        if (
+            "daphne.server" in sys.modules
+        ):  # Daphne imports the application before it runs its reactor
+            # Importing it under another server would install a reactor.
+            reactor: Any = importlib.import_module("twisted.internet.reactor")
+            reactor.callLater(0, _start_under_daphne)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         while True:
             message = await receive()
             if message["type"] == "lifespan.startup":
-                await self._answer(send, "startup", _start)
+                await self._answer(send, "startup", _start())
             elif message["type"] == "lifespan.shutdown":
-                await self._answer(send, "shutdown", runtime.stop)
+                await self._answer(send, "shutdown", runtime.stop())
                 return
 
-    async def _answer(
-        self, send: Send, phase: str, action: Callable[[], Awaitable[object]]
-    ) -> None:
-        try:
-            await action()
-        except _Unusable as problem:
-            logger.error("%s", problem)  # noqa: TRY400 - these words are instead of a traceback
-            await send({"type": f"lifespan.{phase}.failed", "message": str(problem)})
-        except Exception:
-            logger.exception("The %s of the turn supervisor failed", phase)
-            await send({"type": f"lifespan.{phase}.failed", "message": "see the log"})
+    async def _answer(self, send: Send, phase: str, action: Awaitable[object]) -> None:
+        if problem := await _problem_of(action, what=f"The {phase} of the turn supervisor"):
+            await send({"type": f"lifespan.{phase}.failed", "message": problem})
         else:
             await send({"type": f"lifespan.{phase}.complete"})
 
 
 class _Unusable(Exception):
-    """The database cannot be used, in words."""
+    """The database cannot be used; the text explains why."""
+
+
+def _start_under_daphne() -> None:
+    starting = _problem_of(_start(), what="The startup of the turn supervisor")
+    task = asyncio.get_running_loop().create_task(starting, name="start of the turns")
+    _starting.add(task)
+    task.add_done_callback(_starting.discard)
+
+
+async def _problem_of(action: Awaitable[object], *, what: str) -> str:
+    """Await an action. If it fails, log the reason and return it for the server; return an empty string if it succeeds."""
+    try:
+        await action
+    except _Unusable as problem:
+        logger.error("%s", problem)  # noqa: TRY400 - these words are instead of a traceback
+        return str(problem)
+    except Exception:
+        logger.exception("%s failed", what)
+        return "see the log"
+    return ""
 
 
 async def _start() -> None:
-    if problem := await asyncio.to_thread(database_state.problem):
+    if problem := await run_in_thread(database_state.problem):
         raise _Unusable(problem)
     draining.drain_before(asyncio.get_running_loop())
     await runtime.ensure_started()

@@ -1,8 +1,12 @@
-"""What turns tell the outside: sent after commit, never used to come in."""
+"""The signals that the app `turns` sends. It does not receive any of them itself."""
 
 from django.dispatch import Signal
 
-# Sent when a request to cancel has come true and that is committed. The process and thread that wrote it send it.
-# Arguments: sender (the model class of the requests), source (by what means), what ("turn" or "call"), seconds.
-# Also mode: "now", or "after_step" and "report", which wait on purpose.
+# Sent after the commit when a cancel request has taken effect, by the process and thread that wrote it. Arguments:
+# sender (the model class of the requests), source (the channel), what ("turn" or "call"), seconds. Also mode: "now",
+# or "after_step" or "report", which take longer by design.
 cancel_settled = Signal()
+
+# Sent when a person is forgotten, within the transaction, so that an exception in a receiver rolls everything back.
+# Arguments: sender (the user model), user (saved, without name and rights), old_name, new_name (of USERNAME_FIELD).
+user_forgotten = Signal()

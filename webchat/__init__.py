@@ -1,3 +1,5 @@
-"""The HTTP API, the WebSocket and the chat page: the only app that knows Channels and HTML."""
+"""The HTTP API, the WebSocket and the chat page: the only app that uses Channels and renders the chat."""
 
-__version__ = "0.1.0"
+from turns import __version__
+
+__all__ = ["__version__"]

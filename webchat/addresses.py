@@ -6,17 +6,17 @@ from django.http import HttpRequest
 
 from webchat.conf import app_settings
 
-IPV6_PREFIX = 64  # what one household or one server gets: its owner picks any address of it
+IPV6_PREFIX = 64  # one household or server usually gets a /64, and can use any address in it
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
 
 def client_address(request: HttpRequest) -> str | None:
-    """Return the client's address, or None where the server knows none. An IPv6 address becomes its network.
+    """Return the client's address, or None if the server does not know it. An IPv6 address becomes its /64 network.
 
-    `X-Forwarded-For` is read from its end, as far as `WEBCHAT_TRUSTED_PROXIES` have written it. What stands before
-    that may be the client's invention.
+    `X-Forwarded-For` is read from its end, and only the entries that the proxies in `WEBCHAT_TRUSTED_PROXIES` wrote are
+    used, because a client can forge the earlier ones.
     """
     proxies = [ip_network(entry) for entry in app_settings.TRUSTED_PROXIES]
     nearest = _parse(request.META.get("REMOTE_ADDR", ""))
@@ -27,7 +27,7 @@ def client_address(request: HttpRequest) -> str | None:
 
 
 def _is_known(peer: Address | None, proxies: list[Network]) -> bool:
-    """Whether a peer is a trusted proxy. A peer without an address came through a Unix socket of this machine."""
+    """Whether a peer is a trusted proxy. A peer without an address connected through a Unix socket of this machine."""
     return peer is None or any(peer in network for network in proxies)
 
 

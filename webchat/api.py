@@ -1,37 +1,120 @@
-"""The HTTP API under `/api/`: parses, calls one service or selector, answers; the protocol has its names."""
+"""Start here: the HTTP API under `/api/`. Each endpoint parses its request, calls one service or selector, and
+answers.
+"""
 
 from dataclasses import asdict
-from typing import Any, Literal
+from typing import Any, Literal, cast
+from uuid import UUID
 
+from django.contrib.auth.models import AbstractBaseUser
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.urls import include, path, re_path
-from ninja import NinjaAPI, Swagger
+from django.utils.http import content_disposition_header
+from django.utils.text import get_valid_filename
+from django.utils.translation import gettext as _
+from ninja import NinjaAPI, Path, Schema, Swagger
 from ninja.params import P, QueryEx
+from ninja.parser import Parser
+from ninja.security.base import AuthBase
+from ninja.utils import check_csrf
+from pydantic import ValidationError, create_model
 
 from governance import CancelSource
+from governance.db import run_in_query_thread
 from turns import selectors, services, wire
+from turns.conf import app_settings as turn_settings
+from turns.exceptions import ToolCallNotFound, TurnNotFound, TurnsError
+from turns.services import OpOutcome
 from webchat import (
     __version__,
     api_errors,
     api_schemas,
-    attachments,
+    api_tokens,
     broadcast,
     exports,
-    text_files,
 )
-from webchat.api_operations import add_operation
-from webchat.api_parsing import (
-    SEQ,
-    JsonParser,
-    conversation_uuid,
-    turn_uuid,
-    user_of,
-)
-from webchat.authentication import SessionAuth, TokenAuth
+from webchat.decorators import open_view
+from webchat.exceptions import Refused, SignedOut
 from webchat.markdown import with_html
-from webchat.operations import attachment_uuid, message_answer, replaced_turn
-from webchat.protocol.operation import OPERATIONS
+from webchat.operations import attachment_uuid, message_answer, replaced_turn, uuid_of, with_ids
+from webchat.protocol.operation import OPERATIONS, Operation, Requester
+from webchat.rate_limits import check_request_rate
 from webchat.translation import for_reader, in_thread
+
+# In a query thread, because the CSRF token may be in the session, and the session in the database.
+_check_csrf = run_in_query_thread(check_csrf)
+
+SEQ = P(ge=0, le=2**62)
+DESCRIPTION = {
+    "description": "The text",
+    "content": {"text/plain": {"schema": {"type": "string"}}},
+}
+_LONGEST_NAME = 100
+EXPORTS = {
+    "json": (exports.as_json, "json", "application/json"),
+    "markdown": (exports.as_markdown, "md", "text/markdown"),
+}
+EXPORTED = {
+    **DESCRIPTION,
+    "content": {content_type: {"schema": {}} for _render, _kind, content_type in EXPORTS.values()},
+}
+FILE_TYPE = "application/octet-stream"  # of uploads, which other sites cannot send
+_BINARY = {FILE_TYPE: {"schema": {"type": "string", "format": "binary"}}}
+UPLOAD = {"requestBody": {"required": True, "content": _BINARY}}
+_STORED_TYPES = ("image/jpeg", "image/png", "image/webp", "application/pdf", "text/plain")
+FILE = {"description": "The file", "content": dict.fromkeys(_STORED_TYPES, _BINARY[FILE_TYPE])}
+UPLOAD_ERRORS = dict.fromkeys((401, 403, 413, 415, 422, 429), api_schemas.ErrorAnswer)
+
+
+class JsonParser(Parser):
+    """Reads only JSON bodies, because a form on another site cannot send one."""
+
+    def parse_body(self, request: HttpRequest) -> Any:
+        if request.content_type != "application/json":
+            raise Refused(415, "unsupported_media_type", _("Send application/json."))
+        return super().parse_body(request)
+
+
+class TokenAuth(AuthBase):
+    """`Authorization: Bearer <token>`, for programs."""
+
+    openapi_type = "http"
+    openapi_scheme = "bearer"
+
+    async def __call__(self, request: HttpRequest) -> AbstractBaseUser | None:
+        """Return the user of the token. A wrong token is refused even if the session is valid."""
+        token = api_tokens.bearer_of(request.headers.get("Authorization", ""))
+        if token is None:
+            return None
+        user = await api_tokens.find_user_async(token)
+        if user is None:
+            raise SignedOut("invalid_token", _("This token is unknown or was revoked."))
+        check_request_rate(request, user)
+        return user
+
+
+class SessionAuth(AuthBase):
+    """Django's session cookie, for pages of this site; unsafe methods need the CSRF token as well."""
+
+    openapi_type = "apiKey"
+    openapi_in = "cookie"
+    openapi_name = "sessionid"
+    csrf = True
+
+    async def __call__(self, request: HttpRequest) -> AbstractBaseUser | None:
+        user = await request.auser()
+        if not user.is_authenticated or not user.is_active:
+            return None
+        if request.content_type == "multipart/form-data":
+            # The CSRF check would read the whole form, files included, and leave no body for the view.
+            sentence = _("Forms are not accepted here. /api/docs shows what to send.")
+            raise Refused(415, "unsupported_media_type", sentence)
+        if await _check_csrf(request) is not None:
+            sentence = _("The CSRF token is missing or wrong. Reload the page and try again.")
+            raise Refused(403, "csrf_failed", sentence)
+        check_request_rate(request, cast(AbstractBaseUser, user))
+        return cast(AbstractBaseUser, user)
+
 
 api = NinjaAPI(
     title="Turnkeeper",
@@ -40,15 +123,10 @@ api = NinjaAPI(
     urls_namespace="webchat:api",
     auth=[TokenAuth(), SessionAuth()],
     parser=JsonParser(),
-    # No badge of a validator elsewhere: the page asks nobody but this server.
+    # No validator badge, so that the page loads nothing from other servers.
     docs=Swagger({"validatorUrl": None, "persistAuthorization": False}),
 )
 api_errors.install(api)
-EXPORTS = {
-    "json": (exports.as_json, "json", "application/json"),
-    "markdown": (exports.as_markdown, "md", "text/markdown"),
-}
-UPLOAD_ERRORS = dict.fromkeys((401, 403, 413, 415, 422, 429), api_schemas.ErrorAnswer)
 
 
 @api.get(
@@ -57,7 +135,7 @@ UPLOAD_ERRORS = dict.fromkeys((401, 403, 413, 415, 422, 429), api_schemas.ErrorA
     tags=["turns"],
 )
 async def active_turns(request: HttpRequest) -> JsonResponse:
-    """List the turns that are not over, with the tools that run now (V5)."""
+    """List the turns that have not ended, with their running tools (V5)."""
     return JsonResponse({"turns": await selectors.active_turns(user=user_of(request))})
 
 
@@ -79,7 +157,7 @@ async def turn(request: HttpRequest, turn_id: str) -> JsonResponse:
 async def turn_events(
     request: HttpRequest, turn_id: str, after: QueryEx[int, SEQ] = 0
 ) -> JsonResponse:
-    """Return the events of a turn that come after a number."""
+    """Return the events of a turn after an event number."""
     events, last_seq = await selectors.turn_events(
         turn_id=turn_uuid(turn_id), user=user_of(request), after=after
     )
@@ -89,18 +167,18 @@ async def turn_events(
 @api.get(
     "/turns/{turn_id}/tools/{path:tool_id}/result",
     response={409: api_schemas.ErrorAnswer, **api_schemas.ERRORS},
-    openapi_extra={"responses": {200: text_files.DESCRIPTION}},
+    openapi_extra={"responses": {200: DESCRIPTION}},
     tags=["turns"],
 )
 async def tool_result(
     request: HttpRequest, turn_id: str, tool_id: str, *, download: bool = False
 ) -> HttpResponse:
-    """Return the whole result of a call that has ended, as plain text; with `download=true` as a file."""
+    """Return the whole result of a finished call as plain text, or as a file with `download=true`."""
     result = await selectors.tool_result(
         turn_id=turn_uuid(turn_id), tool_id=tool_id, user=user_of(request)
     )
-    name = f"{result.tool_name}-{tool_id}.txt"
-    return text_files.answer(result.text, name=name, is_download=download)
+    name = _file_name(f"{result.tool_name}-{tool_id}.txt")
+    return _file(result.text, name=name, is_download=download, content_type="text/plain")
 
 
 @api.get(
@@ -109,9 +187,9 @@ async def tool_result(
     tags=["conversations"],
 )
 async def agents(request: HttpRequest) -> JsonResponse:
-    """List the agents that a conversation may begin with, the default one first."""
-    found = await selectors.list_agents(user=user_of(request))
-    return JsonResponse({"agents": [asdict(agent) for agent in found]})
+    """List the agents that you can choose for a conversation, the default one first."""
+    rows = await selectors.list_agents(user=user_of(request))
+    return JsonResponse({"agents": [asdict(agent) for agent in rows]})
 
 
 @api.get(
@@ -122,11 +200,11 @@ async def agents(request: HttpRequest) -> JsonResponse:
 async def conversations(
     request: HttpRequest, search: str = "", agent: str = "", offset: QueryEx[int, SEQ] = 0
 ) -> JsonResponse:
-    """List 200 of your conversations, pinned ones first, then the latest; `search` is a part of the title, `agent` answers."""
-    found = await selectors.list_conversations(
+    """List up to 200 of your conversations, pinned ones first, then the latest. `search` is part of a title."""
+    rows = await selectors.list_conversations(
         user=user_of(request), search=search, agent=agent, offset=offset
     )
-    return JsonResponse({"conversations": [summary(conversation) for conversation in found]})
+    return JsonResponse({"conversations": [summary(conversation) for conversation in rows]})
 
 
 @api.post(
@@ -137,15 +215,15 @@ async def conversations(
 async def create_conversation(
     request: HttpRequest, body: api_schemas.NewConversationBody | None = None
 ) -> JsonResponse:
-    """Begin a conversation."""
-    asked = body or api_schemas.NewConversationBody()
-    made = await services.create_conversation(
+    """Create a conversation."""
+    wishes = body or api_schemas.NewConversationBody()
+    conversation = await services.create_conversation(
         user=user_of(request),
-        title=asked.title,
-        agent=asked.agent,
-        conversation_id=asked.conversation_id,
+        title=wishes.title,
+        agent=wishes.agent,
+        conversation_id=wishes.conversation_id,
     )
-    return JsonResponse(summary(made), status=201)
+    return JsonResponse(summary(conversation), status=201)
 
 
 @api.patch(
@@ -156,7 +234,7 @@ async def create_conversation(
 async def edit_conversation(
     request: HttpRequest, conversation_id: str, body: api_schemas.EditBody
 ) -> JsonResponse:
-    """Rename a conversation, pin it, or choose which agent answers from now on."""
+    """Rename a conversation, pin it, or choose the agent that answers next."""
     edited = await services.edit_conversation(
         conversation_id=conversation_uuid(conversation_id), user=user_of(request), **body.dict()
     )
@@ -166,23 +244,23 @@ async def edit_conversation(
 @api.get(
     "/conversations/{conversation_id}/export",
     response=api_schemas.ERRORS,
-    openapi_extra={"responses": {200: text_files.DESCRIPTION}},
+    openapi_extra={"responses": {200: EXPORTED}},
     tags=["conversations"],
 )
 async def export_conversation(
     request: HttpRequest, conversation_id: str, *, format: Literal["json", "markdown"] = "json"
 ) -> HttpResponse:
-    """Return a conversation of yours as a file: every message, every call with its whole result.
+    """Export one of your conversations as a file, with every message and the whole result of every call.
 
-    In JSON, turns that another message has replaced say by which (`replaced_by`); Markdown leaves them out.
+    In JSON, a replaced turn names the turn that replaced it (`replaced_by`). Markdown omits replaced turns.
     """
-    found = await selectors.export(
+    export = await selectors.export(
         conversation_id=conversation_uuid(conversation_id), user=user_of(request)
     )
     render, kind, content_type = EXPORTS[format]
-    text = await in_thread(render, found)
-    name = f"{found['title'] or 'conversation'}.{kind}"
-    return text_files.answer(text, name=name, is_download=True, content_type=content_type)
+    text = await in_thread(render, export)
+    name = _file_name(f"{export['title'] or 'conversation'}.{kind}")
+    return _file(text, name=name, is_download=True, content_type=content_type)
 
 
 @api.delete(
@@ -191,7 +269,7 @@ async def export_conversation(
     tags=["conversations"],
 )
 async def delete_conversation(request: HttpRequest, conversation_id: str) -> JsonResponse:
-    """Delete a conversation: cancel what runs there, hide it at once, and remove what was said and done."""
+    """Delete a conversation: cancel its running turns, hide it immediately, and remove its content."""
     deleted = await services.delete_conversation(
         conversation_id=conversation_uuid(conversation_id),
         user=user_of(request),
@@ -210,14 +288,14 @@ async def delete_conversation(request: HttpRequest, conversation_id: str) -> Jso
 async def send_message(
     request: HttpRequest, conversation_id: str, body: api_schemas.NewMessageBody
 ) -> JsonResponse:
-    """Say something: begins a turn, or ends one if it is a cancel word (C6)."""
+    """Send a message. It starts a turn, or cancels one if it is a cancel word (C6)."""
     received = await services.receive_message(
         conversation_id=conversation_uuid(conversation_id),
         user=user_of(request),
         text=body.text,
         client_id=body.client_id,
         replaces=replaced_turn(body.replaces),
-        attachments=[attachment_uuid(written) for written in body.attachments],
+        attachments=[attachment_uuid(raw_id) for raw_id in body.attachments],
     )
     return JsonResponse(message_answer(received), status=202)
 
@@ -230,7 +308,7 @@ async def send_message(
 async def messages(
     request: HttpRequest, conversation_id: str, before: QueryEx[int | None, SEQ] = None
 ) -> JsonResponse:
-    """Return messages with their calls, shaped like a `snapshot` frame: the latest, or those before a position."""
+    """Return messages with their calls in the shape of a `snapshot` frame: the latest ones, or those before a position."""
     snapshot = await selectors.snapshot(
         conversation_id=conversation_uuid(conversation_id), user=user_of(request), before=before
     )
@@ -243,24 +321,24 @@ async def messages(
     tags=["conversations"],
 )
 async def history(request: HttpRequest, conversation_id: str) -> JsonResponse:
-    """Return what the model reads, always valid (H1), and what was repaired in it."""
-    found = await selectors.history(
+    """Return the history that the model reads, which is always valid (H1), and the repairs made to it."""
+    content = await selectors.history(
         conversation_id=conversation_uuid(conversation_id), user=user_of(request)
     )
-    return await in_thread(JsonResponse, found)  # with every result at its whole length
+    return await in_thread(JsonResponse, content)  # in a thread, because results are not shortened
 
 
 @api.post(
     "/attachments",
     response={201: wire.AttachmentContent, **UPLOAD_ERRORS},
-    openapi_extra=attachments.UPLOAD,
+    openapi_extra=UPLOAD,
     tags=["attachments"],
 )
 async def attach(
     request: HttpRequest, name: QueryEx[str, P(max_length=1_000)] = "file"
 ) -> JsonResponse:
-    """Upload a file, as the bare body of the request; a message can have it then, within a day."""
-    attachments.check_body(request)
+    """Upload a file as the raw body of the request. A message can attach it within a day."""
+    _check_upload(request)
     block = await services.add_attachment(user=user_of(request), name=name, source=request)
     return JsonResponse(block, status=201)
 
@@ -268,24 +346,29 @@ async def attach(
 @api.get(
     "/attachments/{attachment_id}",
     response=api_schemas.ERRORS,
-    openapi_extra={"responses": {200: attachments.DESCRIPTION}},
+    openapi_extra={"responses": {200: FILE}},
     tags=["attachments"],
 )
 async def attachment(
     request: HttpRequest, attachment_id: str, *, download: bool = False
 ) -> HttpResponse:
-    """Return a file. Images are shown, unless `download=true`; everything else is saved."""
+    """Return a file. Browsers show images, unless `download=true`, and save everything else."""
     file = await selectors.attached_file(
         attachment_id=attachment_uuid(attachment_id), user=user_of(request)
     )
-    return attachments.answer(file, is_download=download or not file.is_image)
+    is_download = download or not file.is_image
+    answer = _file(
+        file.content, name=file.name, is_download=is_download, content_type=file.media_type
+    )
+    answer["Cross-Origin-Resource-Policy"] = "same-origin"
+    return answer
 
 
 @api.delete(
     "/attachments/{attachment_id}", response={204: None, **api_schemas.ERRORS}, tags=["attachments"]
 )
 async def discard_attachment(request: HttpRequest, attachment_id: str) -> HttpResponse:
-    """Remove a file that no message has yet."""
+    """Remove a file that is not attached to a message."""
     await services.discard_attachment(
         user=user_of(request), attachment_id=attachment_uuid(attachment_id)
     )
@@ -293,7 +376,7 @@ async def discard_attachment(request: HttpRequest, attachment_id: str) -> HttpRe
 
 
 def summary(conversation: Any) -> dict[str, Any]:
-    """Return a conversation as the wire has it."""
+    """Return a conversation in its wire format."""
     return {
         "conversation_id": str(conversation.id),
         "title": conversation.title,
@@ -309,9 +392,124 @@ def summary(conversation: Any) -> dict[str, Any]:
     }
 
 
+@open_view
 async def unknown(request: HttpRequest, **_path: Any) -> JsonResponse:
-    """Answer an address below `/api/` that is not there."""
+    """Answer a request for an unknown address below `/api/`."""
     return api_errors.not_found()
+
+
+def add_operation(target: NinjaAPI, operation: type[Operation]) -> None:
+    """Add the endpoint of an operation that clients can also request with a frame."""
+    fields: dict[str, Any] = dict.fromkeys(operation.path_ids(), (str, ...))
+    path_model = create_model(f"{operation.__name__}Path", __base__=Schema, **fields)
+    status, *_others = operation.answers
+
+    async def endpoint(request: HttpRequest, ids: Any, body: Any = None) -> HttpResponse:
+        requester = Requester(user=user_of(request), source=CancelSource.API)
+        action = operation() if body is None else body
+        result = await action.perform(with_ids(requester, **ids.model_dump()))
+        is_late = result.outcome == OpOutcome.ALREADY_FINISHED
+        if is_late and operation.answers.get(409) is api_schemas.DecidedAnswer:
+            return api_errors.decided(result.answer["status"])
+        _check(
+            result.outcome, missing=ToolCallNotFound() if "tool_id" in fields else TurnNotFound()
+        )
+        return JsonResponse(result.answer, status=status)
+
+    _sign(endpoint, operation, path_model)
+    responses = {**operation.answers, **api_schemas.ERRORS}
+    tag = operation.path.split("/")[1]
+    target.post(
+        operation.path,
+        response=responses,
+        tags=[tag],
+        operation_id=f"webchat_api_{operation.name}",  # generated clients use this as the name of their function
+    )(endpoint)
+
+
+def _sign(endpoint: Any, operation: type[Operation], path_model: type[Schema]) -> None:
+    """Set the name and annotations of an endpoint, from which the API description is generated."""
+    may_be_empty = _may_be_empty(operation)
+    ids: Any = Path[path_model]  # type: ignore[misc, valid-type]  # known only when it runs
+    endpoint.__name__, endpoint.__doc__ = operation.name, operation.__doc__
+    endpoint.__annotations__ |= {
+        "ids": ids,
+        "body": operation | None if may_be_empty else operation,
+    }
+    endpoint.__defaults__ = (None,) if may_be_empty else None
+
+
+def _may_be_empty(operation: type[Operation]) -> bool:
+    """Whether a request may omit its body."""
+    try:
+        operation()
+    except ValidationError:
+        return False
+    return True
+
+
+def _check(outcome: str, *, missing: TurnsError) -> None:
+    """Raise the matching error unless the request was accepted."""
+    if outcome == OpOutcome.DENIED:
+        raise Refused(403, "denied", _("You may see this turn, but not cancel or change it."))
+    if outcome == OpOutcome.NOT_CANCELLABLE:
+        raise Refused(
+            409,
+            "not_cancellable",
+            _("This tool call cannot be cancelled; cancel the turn instead."),
+        )
+    if outcome != OpOutcome.ACCEPTED:
+        raise missing
+
+
+def _check_upload(request: HttpRequest) -> None:
+    """Raise `Refused` unless the body is declared as raw bytes within the size limit.
+
+    Forms are refused, because other sites can send them and parsing them blocks the event loop.
+    """
+    if request.content_type != FILE_TYPE:
+        raise Refused(415, "unsupported_media_type", _("Send application/octet-stream."))
+    try:
+        length = int(request.META.get("CONTENT_LENGTH") or 0)
+    except ValueError:
+        length = 0
+    if length > turn_settings.ATTACHMENT_MAX_BYTES:
+        raise Refused(413, "body_too_large", _("The file is too large."))
+
+
+def _file_name(name: str) -> str:
+    stem, _, kind = get_valid_filename(name).lstrip(".").rpartition(".")
+    return f"{stem[:_LONGEST_NAME] or 'text'}.{kind}"
+
+
+def _file(content: str | bytes, *, name: str, is_download: bool, content_type: str) -> HttpResponse:
+    """Return a file under its name. Browsers do not render it as a page, and run nothing in it."""
+    headers = {
+        "Content-Disposition": content_disposition_header(is_download, name),
+        "X-Content-Type-Options": "nosniff",
+        "Content-Security-Policy": "default-src 'none'; sandbox",
+    }
+    is_text = isinstance(content, str) or content_type.startswith("text/")
+    charset = "; charset=utf-8" if is_text else ""
+    return HttpResponse(content, content_type=f"{content_type}{charset}", headers=headers)
+
+
+def user_of(request: HttpRequest) -> Any:
+    """Return the user of the session or the token."""
+    return request.auth  # type: ignore[attr-defined]  # set by ninja after authentication
+
+
+def turn_uuid(text: str) -> UUID:
+    """Return a turn's id. A malformed id is treated like an unknown one."""
+    turn_id = uuid_of(text)
+    if turn_id is None:
+        raise TurnNotFound
+    return turn_id
+
+
+def conversation_uuid(text: str) -> UUID:
+    """Return a conversation's id. A malformed id becomes an id that no conversation has."""
+    return uuid_of(text) or UUID(int=0)
 
 
 for _operation in OPERATIONS.values():

@@ -1,4 +1,4 @@
-"""Errors of the HTTP API: `{"error": sentence, "code": code}` with a status. They never show an exception's text."""
+"""Errors of the HTTP API: `{"error": sentence, "code": code}` with a status. They never contain the text of an exception."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -31,7 +31,14 @@ from turns.exceptions import (
     TurnNotFound,
     TurnsError,
 )
-from webchat.exceptions import CsrfFailed, Refused, SignedOut, UnsupportedMediaType
+from webchat.decorators import open_view
+from webchat.exceptions import (
+    DATABASE_FAILURES,
+    DATABASE_IS_AWAY,
+    RETRY_AFTER,
+    Refused,
+    SignedOut,
+)
 from webchat.validation_messages import validation_message
 
 logger = logging.getLogger(__name__)
@@ -54,13 +61,13 @@ _STATUS_OF_TURNS_ERROR: dict[type[TurnsError], int] = {
 
 
 def error(status: int, code: str, sentence: object) -> JsonResponse:
-    """Return an error in the form of the protocol."""
+    """Return an error in the format of the protocol."""
     return JsonResponse({"error": str(sentence), "code": code}, status=status)
 
 
 def decided(status: str) -> JsonResponse:
-    """Answer a decision on a question that was decided before."""
-    sentence = _("This call does not wait for a decision any more: %(status)s.") % {
+    """Answer a decision on a call that is already decided."""
+    sentence = _("This call is no longer waiting for a decision: %(status)s.") % {
         "status": label_for(status, [*call_statuses(), *decisions()])
     }
     return JsonResponse(
@@ -71,19 +78,21 @@ def decided(status: str) -> JsonResponse:
 def not_found() -> JsonResponse:
     """Answer a request for an unknown path of the API."""
     return error(
-        404, "not_found", _("There is nothing at this address; /api/docs lists what there is.")
+        404, "not_found", _("There is nothing at this address. /api/docs lists all addresses.")
     )
 
 
 def install(api: NinjaAPI) -> None:
     """Turn every exception of the API into an error of the protocol."""
     _answer(api, Exception, _on_failure)
+    for kind in DATABASE_FAILURES:
+        _answer(api, kind, _on_database_failure)
     _answer(api, Http404, lambda _raised: not_found())
     _answer(api, HttpError, _on_http_error)
     _answer(
         api,
         RequestDataTooBig,
-        lambda _raised: error(413, "body_too_large", _("The body is too large.")),
+        lambda _raised: error(413, "body_too_large", _("The request body is too large.")),
     )
     _answer(
         api,
@@ -92,19 +101,18 @@ def install(api: NinjaAPI) -> None:
     )
     _answer(api, AuthenticationError, lambda _raised: signed_out("signed_out"))
     _answer(api, SignedOut, lambda raised: signed_out(raised.code))
-    _answer(api, CsrfFailed, lambda raised: error(403, raised.code, raised.sentence))
-    _answer(api, Refused, lambda raised: error(raised.status, raised.code, raised.sentence))
+    _answer(api, Refused, _on_refused)
     _answer(api, TurnsError, _on_turns_error)
     _answer(api, NotAllowed, lambda raised: signed_out(raised.code))
 
 
 def _answer(api: NinjaAPI, kind: type[Raised], answer: Callable[[Raised], JsonResponse]) -> None:
-    # The framework's type allows classes as well; what is raised is always an instance.
+    # The framework's type also allows classes, but it only ever passes instances.
     api.add_exception_handler(kind, lambda _request, raised: answer(cast("Raised", raised)))
 
 
 def signed_out(code: str) -> JsonResponse:
-    """Answer a request of nobody who is signed in."""
+    """Answer a request without a signed-in user."""
     response = error(
         401, code, _("Sign in, or send “Authorization: Bearer <token>” with a valid token.")
     )
@@ -115,39 +123,41 @@ def signed_out(code: str) -> JsonResponse:
 def with_json_errors(
     patterns: Iterable[URLPattern | URLResolver],
 ) -> list[URLPattern | URLResolver]:
-    """Wrap the framework's URL patterns, so that 404 and 405 are JSON too. No browser keeps an answer."""
+    """Wrap the framework's URL patterns so that 404 and 405 are JSON too, and browsers cache no answer."""
     return [
-        URLPattern(known.pattern, _in_json(known.callback), known.default_args, known.name)
-        if isinstance(known, URLPattern)
-        else known
-        for known in patterns
+        URLPattern(pattern.pattern, _in_json(pattern.callback), pattern.default_args, pattern.name)
+        if isinstance(pattern, URLPattern)
+        else pattern
+        for pattern in patterns
     ]
 
 
 def _in_json(view: Callable[..., Any]) -> Callable[..., Any]:
     if not iscoroutinefunction(
         view
-    ):  # the pages that describe the API, and its root, which only has a name
+    ):  # the pages that describe the API, and its root, which exists only for `reverse`
         return _found_or_json(view)
 
+    @open_view
     @cache_control(private=True, no_store=True)
     @wraps(view)
     async def answer(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         response: HttpResponseBase = await view(request, *args, **kwargs)
         if response.status_code != 405:
             return response
-        said = error(
+        refusal = error(
             405,
             "method_not_allowed",
-            _("This address takes %(methods)s.") % {"methods": response["Allow"]},
+            _("This address accepts %(methods)s.") % {"methods": response["Allow"]},
         )
-        said["Allow"] = response["Allow"]
-        return said
+        refusal["Allow"] = response["Allow"]
+        return refusal
 
     return answer
 
 
 def _found_or_json(view: Callable[..., Any]) -> Callable[..., Any]:
+    @open_view
     def answer(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         try:
             response: HttpResponseBase = view(request, *args, **kwargs)
@@ -163,11 +173,22 @@ def _on_failure(failure: Exception) -> JsonResponse:
     return error(500, "server_error", _("Something went wrong on the server. Please try again."))
 
 
+def _on_database_failure(failure: Exception) -> JsonResponse:
+    logger.warning("The database is away: %s", failure)
+    response = error(503, "unavailable", DATABASE_IS_AWAY)
+    response["Retry-After"] = str(RETRY_AFTER)
+    return response
+
+
+def _on_refused(refused: Refused) -> JsonResponse:
+    return error(refused.status, refused.code, refused.sentence)
+
+
 def _on_http_error(refused: HttpError) -> JsonResponse:
-    if isinstance(refused.__cause__, UnsupportedMediaType):
-        return error(415, refused.__cause__.code, refused.__cause__.sentence)
+    if isinstance(refused.__cause__, Refused):  # raised while the body was parsed
+        return _on_refused(refused.__cause__)
     if refused.status_code == 400:
-        return error(400, "invalid_json", _("The body is not valid JSON."))
+        return error(400, "invalid_json", _("The request body is not valid JSON."))
     return error(refused.status_code, "refused", _("The request was refused."))
 
 

@@ -1,4 +1,4 @@
-"""Schemas of the HTTP API: the bodies of its requests and of its answers."""
+"""Schemas of the HTTP API: the bodies of its requests and responses."""
 
 from typing import Annotated, Any
 from uuid import UUID
@@ -18,7 +18,7 @@ class Request(Schema):
 
 
 class NewConversationBody(Request):
-    """What a conversation is called and who answers in it; the same `conversation_id` again is the same conversation."""
+    """The title and agent of a new conversation. Repeating a `conversation_id` creates no second conversation."""
 
     title: Annotated[Text, Field(max_length=200)] = ""
     agent: Annotated[Text, Field(max_length=64)] = ""
@@ -26,7 +26,7 @@ class NewConversationBody(Request):
 
 
 class EditBody(Request):
-    """What is to change of a conversation; what is left out stays."""
+    """The fields of a conversation to change. Omitted fields stay as they are."""
 
     title: Annotated[Text, Field(max_length=200)] | None = None
     is_pinned: bool | None = None
@@ -34,7 +34,7 @@ class EditBody(Request):
 
 
 class DeletionAnswer(Schema):
-    """The conversation is gone for everybody; `cancelled` turns were asked to stop."""
+    """The conversation is hidden from everybody; `cancelled` is the number of turns that are being cancelled."""
 
     ok: bool
     conversation_id: str
@@ -42,9 +42,9 @@ class DeletionAnswer(Schema):
 
 
 class NewMessageBody(Request):
-    """What the user says; the same `client_id` again is the same message. `attachments` are ids of files.
+    """A message of the user. Repeating a `client_id` sends no second message. `attachments` are file ids.
 
-    With `replaces`, it takes the place of that turn's message: this turn and all behind it leave the history.
+    `replaces` names the turn whose message it replaces. That turn and all later ones are dropped from the history.
     """
 
     text: Text
@@ -54,36 +54,36 @@ class NewMessageBody(Request):
 
 
 class ErrorAnswer(Schema):
-    """Every error."""
+    """The answer to a request that failed."""
 
     error: str
     code: str
 
 
 class DecidedAnswer(ErrorAnswer):
-    """The question was decided before, by somebody or by time: `status` says how."""
+    """The call was already decided, or its question expired; see `status`."""
 
     status: str
 
 
-ERRORS = dict.fromkeys((401, 403, 404, 422, 429), ErrorAnswer)  # of almost every address
+ERRORS = dict.fromkeys((401, 403, 404, 422, 429), ErrorAnswer)  # for almost every endpoint
 
 
 class ActiveTurnsAnswer(Schema):
-    """Your turns that are not over; everybody's for staff who may see all."""
+    """Your turns that have not ended. Staff who may see all turns get everybody's."""
 
     turns: list[wire.ActiveTurn]
 
 
 class EventsAnswer(Schema):
-    """Events of a turn in order; `last_seq` is what to ask `after` next."""
+    """Events of a turn in order. Pass `last_seq` as `after` in your next request."""
 
     events: list[dict[str, Any]]
     last_seq: int
 
 
 class AgentAnswer(Schema):
-    """Who may answer in a conversation; `chat_model` null = a name of this site's own."""
+    """An agent that you can choose. If `chat_model` is null, its name is private."""
 
     name: str
     description: str
@@ -92,16 +92,16 @@ class AgentAnswer(Schema):
 
 
 class AgentsAnswer(Schema):
-    """The agents that are switched on, the default one first."""
+    """The enabled agents, the default one first."""
 
     agents: list[AgentAnswer]
 
 
 class ConversationAnswer(Schema):
-    """One conversation; `standing` null = it is at rest, `asked` = how many decisions it waits for.
+    """One conversation. `standing` is null if it is idle. `asked` is the number of decisions that it waits for.
 
-    `tools_running` = how many calls are at work. `is_queued` = no turn of those that wait has begun. `last_seq` = the
-    number of its last event. If it is higher than the last one you have seen, something has happened since.
+    `tools_running` = the number of running calls. `is_queued` = its turns are queued and none has begun. `last_seq` = the
+    number of its last event, so that you can compare it with the last event that you have seen.
     """
 
     conversation_id: str
@@ -124,7 +124,9 @@ class ConversationsAnswer(Schema):
 
 
 class MessageAnswer(TypedDict):
-    """The turn that answers; `cancelled`: it was a cancel word, and this is the turn that it ended."""
+    """The turn that the message started. `cancelled`: the message was a cancel word, and this is the turn that it
+    cancelled.
+    """
 
     turn_id: str
     conversation_id: str

@@ -1,53 +1,49 @@
-"""API tokens: issued, verified and revoked, with an audit.
+"""Issues, verifies and revokes API tokens, and records each change in an audit log.
 
-A token has 256 random bits, so its plain SHA-256 is a safe hash.
+A token has 256 random bits, so a plain SHA-256 hash of it is safe.
 """
 
 import hashlib
 import secrets
 from contextlib import suppress
 from datetime import timedelta
+from typing import Any
 
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AbstractBaseUser, PermissionsMixin
 from django.core.exceptions import PermissionDenied
-from django.db import OperationalError, transaction
+from django.db import OperationalError
 from django.db.models import Exists, OuterRef, Q, QuerySet
-from django.utils import timezone
 from django.utils.crypto import constant_time_compare
 from django.utils.translation import gettext as _
 
-from governance import audit
+from governance import audit, db_clock
 from governance.audit import Changes, Editor
-from governance.db import run_in_query_thread, without_lock_wait
-from governance.prepared_statements import Select, fields_of
-from webchat.conf import app_settings
+from governance.db import atomic, run_in_query_thread, without_lock_wait
 from webchat.models import ApiToken, ApiTokenChange
 
 PREFIX = "tk_"
-SHOWN = 8  # characters that tell tokens apart in a list
-
-ACTIVE = Select(
-    lambda sha256: (
-        ApiToken.objects.select_related("user").filter(sha256=sha256, revoked_at=None).order_by()
-    ),
-    **fields_of(ApiToken, "sha256"),
-)
+TOUCH_INTERVAL = 60.0  # seconds between two updates of `last_used_at`
+SHOWN = 8  # leading characters, so that people can tell tokens apart
 
 
-@transaction.atomic
+@atomic()
 def issue(
     *, user: AbstractBaseUser, name: str, by: Editor = None, where: str = ""
 ) -> tuple[ApiToken, str]:
-    """Issue a token for the user. Return its row and the token, which cannot be shown again.
+    """Issue a token for the user. Return its row and the token itself, which is not stored.
 
-    `by` is who makes it: None is whoever runs code on the server, told by `where`.
+    `by` is the issuer. It is None for code on the server; `where` then names that code.
 
     Raises:
-        PermissionDenied: it would let somebody act as another one.
+        PermissionDenied: `by` may not issue tokens for this user.
     """
     if by is not None and not may_issue_for(user, by=by):
-        raise PermissionDenied(_("A token is for yourself. Only a superuser makes one for others."))
+        raise PermissionDenied(
+            _(
+                "You can create tokens only for yourself. Superusers can also create them for others."
+            )
+        )
     token = PREFIX + secrets.token_urlsafe(32)
     row = ApiToken.objects.create(
         user_id=user.pk, name=name, sha256=_hash(token), start=token[:SHOWN]
@@ -57,21 +53,33 @@ def issue(
 
 
 def may_issue_for(user: AbstractBaseUser, *, by: AbstractBaseUser) -> bool:
-    """Return whether somebody may issue a token for a user: for themselves, or as a superuser for everybody."""
+    """Return whether `by` may issue a token for the user. Only superusers may issue tokens for others."""
     return by.pk == user.pk or bool(getattr(by, "is_superuser", False))
 
 
-@transaction.atomic
+@atomic()
 def revoke(tokens: QuerySet[ApiToken], *, by: Editor = None, where: str = "") -> int:
-    """Revoke tokens; return how many were active."""
-    chosen = ApiToken.objects.filter(pk__in=tokens.values("pk"), revoked_at=None)
-    good = list(chosen.select_for_update().order_by("pk"))
-    for row in good:  # one by one: a signal of each closes the sockets that it has opened
-        row.revoked_at = timezone.now()
+    """Revoke tokens. Return how many of them were active."""
+    active = ApiToken.objects.filter(pk__in=tokens.values("pk"), revoked_at=None)
+    rows = list(active.select_for_update().order_by("pk"))
+    for row in (
+        rows
+    ):  # one by one, because the signal of each row closes the sockets opened with that token
+        row.revoked_at = db_clock.now()
         row.save(update_fields=["revoked_at"])
         changes: Changes = {"revoked_at": [None, row.revoked_at.isoformat(timespec="seconds")]}
         _note(row, action="change", changes=changes, by=by, where=where)
-    return len(good)
+    return len(rows)
+
+
+def forget_user(sender: object, *, user: Any, old_name: str, new_name: str, **_: Any) -> None:
+    """Delete the tokens of a forgotten user. Their audit entries stay, under the new name."""
+    for change in ApiTokenChange.objects.filter(whose=old_name):
+        if old_name in (change.changes.get("user") or ()):
+            change.changes["user"] = [None, new_name]
+        change.whose = new_name
+        change.save(update_fields=["changes", "whose"])
+    ApiToken.objects.filter(user=user.pk).delete()
 
 
 def of_unknown_origin() -> QuerySet[ApiToken]:
@@ -81,14 +89,15 @@ def of_unknown_origin() -> QuerySet[ApiToken]:
     """
     if not issubclass(get_user_model(), PermissionsMixin):
         return ApiToken.objects.none()
-    made = ApiTokenChange.objects.filter(token=OuterRef("pk"), action="add")
-    return ApiToken.objects.filter(~Exists(made), user__is_superuser=True, revoked_at=None)
+    issued = ApiTokenChange.objects.filter(token=OuterRef("pk"), action="add")
+    return ApiToken.objects.filter(~Exists(issued), user__is_superuser=True, revoked_at=None)
 
 
 def find_user(token: str) -> AbstractBaseUser | None:
     """Return the user of a token, or None if it is unknown or revoked, or its user is inactive."""
     digest = _hash(token)
-    row = ACTIVE.first(sha256=digest)
+    active = ApiToken.objects.filter(sha256=digest, revoked_at=None)
+    row = active.select_related("user").first()
     if row is None or not constant_time_compare(row.sha256, digest) or not row.user.is_active:
         return None
     _touch(row)
@@ -106,11 +115,11 @@ def bearer_of(header: str) -> str | None:
 
 
 def _touch(row: ApiToken) -> None:
-    now = timezone.now()
-    stale = now - timedelta(seconds=app_settings.TOKEN_TOUCH_INTERVAL)
+    now = db_clock.now()
+    stale = now - timedelta(seconds=TOUCH_INTERVAL)
     if row.last_used_at is None or row.last_used_at < stale:
         unseen = Q(last_used_at=None) | Q(last_used_at__lt=stale)
-        with suppress(OperationalError), without_lock_wait():  # the next use notes it
+        with suppress(OperationalError), without_lock_wait():  # the next use updates it
             ApiToken.objects.filter(unseen, pk=row.pk).update(last_used_at=now)
 
 

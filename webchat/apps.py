@@ -1,11 +1,14 @@
 """The Django application of webchat."""
 
+from importlib import import_module
+from importlib.util import find_spec
+
 from django.apps import AppConfig
 from django.utils.translation import gettext_lazy as _
 
 
 class WebchatConfig(AppConfig):
-    """Registers the checks, the sinks that feed the sockets, and the wake-ups through the channel layer."""
+    """Registers the system checks, the event sinks of the sockets, and wake-ups through the channel layer."""
 
     name = "webchat"
     verbose_name = _("Web chat")
@@ -15,19 +18,22 @@ class WebchatConfig(AppConfig):
         from turns.events import sinks
         from turns.processes import wakeups
         from turns.running import draining
-        from webchat import checks, health, open_sockets, project_checks, revocations
+        from turns.signals import user_forgotten
+        from webchat import api_tokens, broadcast, checks, open_sockets, revocations
         from webchat import operations as _declared  # noqa: F401 - its classes register themselves
-        from webchat.broadcast import ChannelLayerSink
-        from webchat.local_feeds import local_feeds
+        from webchat.feed import local_feeds
         from webchat.log_poller import log_poller
-        from webchat.wakeups import ChannelLayerWakeups
 
         checks.register_all()
-        project_checks.register_all()
-        health.register_checks()
+        broadcast.watch_log()
         draining.at_the_end(open_sockets.close_all)
-        sinks.register(local_feeds)  # first: nobody here waits for a layer
-        sinks.register(ChannelLayerSink())
+        sinks.register(
+            local_feeds
+        )  # first, so that sockets of this process do not wait for the channel layer
+        sinks.register(broadcast.ChannelLayerSink())
         sinks.register(log_poller)
-        wakeups.register(ChannelLayerWakeups())
+        wakeups.register(broadcast.ChannelLayerWakeups())
         revocations.connect()
+        user_forgotten.connect(api_tokens.forget_user, dispatch_uid="webchat")
+        if find_spec("prometheus_client") is not None:  # an optional dependency
+            import_module("webchat.socket_metrics")

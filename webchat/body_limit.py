@@ -1,4 +1,4 @@
-"""Refuses bodies that are huge or never end, before they are read whole: Django would put them on the disk."""
+"""Refuses bodies that are too large or too slow while they arrive, because Django would first write them to disk."""
 
 import asyncio
 import json
@@ -10,11 +10,11 @@ from django.utils.translation import gettext as _
 
 from turns.conf import app_settings as turn_settings
 
-RECEIVE_TIMEOUT = 30.0  # seconds between two parts of a body
+RECEIVE_TIMEOUT = 30.0  # maximum seconds between two parts of a body
 
 
 class _Refused(Exception):
-    """The body is not read any further."""
+    """Ends the reading of a body."""
 
     def __init__(self, status: int, code: str, sentence: str) -> None:
         super().__init__(code)
@@ -23,14 +23,14 @@ class _Refused(Exception):
 
 
 class BodyLimit:
-    """Wraps the HTTP application. `limit` in bytes; None = as much as an upload of the chat, or a form, may have."""
+    """Wraps the HTTP application. `limit` is in bytes; None = the larger of Django's form limit and the attachment limit."""
 
     def __init__(self, inner: Any, *, limit: int | None = None) -> None:
         self.inner = inner
         self._limit = limit
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Pass the request on, as long as its body is small enough and goes on coming."""
+        """Pass the request on while its body stays within the size and time limits."""
         if scope["type"] != "http":
             await self.inner(scope, receive, send)
             return
@@ -52,7 +52,7 @@ class BodyLimit:
 
 
 class _Body:
-    """The body of one request, which may end it by its size or by its silence."""
+    """The body of one request, with its size and time limits."""
 
     def __init__(self, receive: Any, *, limit: float) -> None:
         self._receive = receive
@@ -61,12 +61,12 @@ class _Body:
         self._is_whole = False
 
     async def receive(self) -> Any:
-        """Return the next part. Once the body is whole, wait for the end of the connection without a bound."""
+        """Return the next part. After the last part, wait for the disconnect without a time limit."""
         try:
             async with asyncio.timeout(None if self._is_whole else RECEIVE_TIMEOUT):
                 message = await self._receive()
         except TimeoutError:
-            sentence = _("The body did not come in time.")
+            sentence = _("The request body did not arrive in time.")
             raise _Refused(408, "body_timeout", sentence) from None
         self._size += len(message.get("body", b""))
         self.check_size(self._size)
@@ -74,9 +74,9 @@ class _Body:
         return message
 
     def check_size(self, size: int) -> None:
-        """Refuse a body of this size if it is too large. In the site's language: nobody has asked for another yet."""
+        """Raise `_Refused` if the size exceeds the limit. The sentence is in the site's language."""
         if size > self._limit:
-            raise _Refused(413, "body_too_large", _("The body is too large."))
+            raise _Refused(413, "body_too_large", _("The request body is too large."))
 
 
 def _largest_body() -> int | None:

@@ -1,9 +1,9 @@
-"""Sends events to the sockets of other processes through the channel layer.
+"""Sends events to the sockets of other processes, and wake-ups to processes, through the channel layer.
 
-The sockets of this process get them from `local_feeds`.
+The sockets of this process get their events from `webchat.feed`.
 
-A layer loses messages silently. So a message is only a hint: sockets check it against the log.
-A failing layer is logged, and never fails a turn (invariant 2).
+A layer can lose messages silently, so a message is only a hint that sockets check against the log. A failing layer is
+logged, and never fails a turn (invariant 2).
 """
 
 import asyncio
@@ -11,48 +11,50 @@ import json
 import logging
 import os
 import time
-from collections.abc import Coroutine, Iterable
+from collections.abc import AsyncIterator, Coroutine, Iterable
+from contextlib import asynccontextmanager, suppress
 from functools import cache
 from typing import Any
 from uuid import UUID, uuid4
 
-from channels import DEFAULT_CHANNEL_LAYER
-from channels.layers import InMemoryChannelLayer, channel_layers, get_channel_layer
+from channels.layers import InMemoryChannelLayer, get_channel_layer
 
 from turns.events.sinks import Relay
+from turns.processes.wakeups import OnWakeup
 from webchat.conf import app_settings
 
 logger = logging.getLogger(__name__)
 
 PROBE_GROUP = "webchat.ready"
 SEND_TIMEOUT = 0.25  # seconds that a turn waits for the layer
-RETRY_INTERVAL = 1.0  # seconds; sockets read the log meanwhile
-MAX_SKIPPED = 1_000  # conversations; sockets look into the log every two seconds, told or not
+RETRY_INTERVAL = 1.0  # seconds; until then sockets read the log
+MAX_SKIPPED = 1_000  # conversations; sockets check the log every two seconds anyway
+PROBE_INTERVAL = 1.0  # seconds
+MAX_LISTEN_TIME = 3_600.0  # seconds; layers drop group members after a day
 
 
 class ChannelLayerSink:
-    """Sends small events whole, and of large ones only the number.
+    """Sends small events in full, and only the numbers of large ones.
 
-    No turn waits longer than `SEND_TIMEOUT` for a broker. While the broker hangs, one event at a time tries it in a task
-    of its own. The sink skips the others, and sends their numbers once the broker answers again.
+    A turn waits at most `SEND_TIMEOUT` for a broker. While the broker hangs, a separate task tries one event at a time. The
+    sink skips the other events, and sends their numbers when the broker responds again.
     """
 
     def __init__(self) -> None:
         self._is_stalled = False
         self._relay = Relay(self._publish)
         self._sending: set[asyncio.Task[None]] = set()
-        self._skipped: dict[UUID, int] = {}  # the last number that was not sent, by conversation
+        self._skipped: dict[UUID, int] = {}  # the number of the last skipped event, by conversation
         self._retry_at = 0.0
-        self._log_again_at = 0.0
 
     async def publish(self, conversation_id: UUID, event: dict[str, Any]) -> None:
-        """Send one event to the conversation's group, after the text before it."""
+        """Send one event to the conversation's group, after any streamed text before it."""
         if is_layer_shared():
             await self._relay.drain(conversation_id)
             await self._publish(conversation_id, event)
 
     def push(self, conversation_id: UUID, delta: dict[str, Any]) -> None:
-        """Let a piece of streamed text be sent."""
+        """Queue a piece of streamed text for sending."""
         if is_layer_shared():
             self._relay.push(conversation_id, delta)
 
@@ -63,7 +65,7 @@ class ChannelLayerSink:
         if self._is_stalled and not self._may_try():
             self._skip(conversation_id, message)
             return
-        # Kept here until it is done, which takes no longer than the layer may.
+        # A reference keeps the task alive; it lasts no longer than the layer's timeout.
         sending = asyncio.create_task(
             self._send_with_skipped(conversation_id, message), name="sent event"
         )
@@ -82,24 +84,20 @@ class ChannelLayerSink:
         if seq is not None and (
             conversation_id in self._skipped or len(self._skipped) < MAX_SKIPPED
         ):
-            # One that was tried for long fails after later ones were left.
+            # A slow attempt may fail after later events were skipped.
             self._skipped[conversation_id] = max(seq, self._skipped.get(conversation_id, seq))
 
     async def _send_with_skipped(self, conversation_id: UUID, message: dict[str, Any]) -> None:
-        """Send a message. If that works, also send the numbers of the events that were skipped before."""
+        """Send a message. If that works, also send the numbers of the skipped events."""
         while await self._send(conversation_id, message) and self._skipped:
             conversation_id, seq = self._skipped.popitem()
             message = {"type": "conversation.event", "seq": seq, "origin": origin()}
 
     async def _send(self, conversation_id: UUID, message: dict[str, Any]) -> bool:
         try:
-            async with asyncio.timeout(app_settings.LAYER_TIMEOUT):
+            async with in_time():
                 await send_to_group(conversation_group(conversation_id), message)
-        except Exception as failure:
-            if time.monotonic() >= self._log_again_at:  # streamed text would fill the log
-                self._log_again_at = time.monotonic() + RETRY_INTERVAL
-                facts = {"conversation_id": str(conversation_id), "event": message["type"]}
-                logger.exception("An event was not published", extra=facts)
+        except Exception as failure:  # noqa: BLE001 - told once for the whole outage
             self._skip(conversation_id, message)
             self._is_stalled = self._is_stalled or isinstance(failure, TimeoutError)
             self._retry_at = time.monotonic() + RETRY_INTERVAL
@@ -110,7 +108,7 @@ class ChannelLayerSink:
 
 def is_layer_shared() -> bool:
     """Return whether the channel layer reaches other processes."""
-    layer = channel_layers.backends.get(DEFAULT_CHANNEL_LAYER) or get_channel_layer()
+    layer = get_channel_layer()
     return layer is not None and not isinstance(layer, InMemoryChannelLayer)
 
 
@@ -120,14 +118,25 @@ def origin() -> str:
 
 
 @cache
-def _origin_of(_process: int) -> str:  # one that was forked has another number
+def _origin_of(_process: int) -> str:  # a forked process has another id
     return uuid4().hex
 
 
-async def send_to_group(group: str, message: dict[str, Any]) -> None:
-    """Send on the event loop of this process's sockets. Raise what the layer raises.
+@asynccontextmanager
+async def in_time() -> AsyncIterator[None]:
+    """Run an operation of the layer with a time limit, and note failures. Raises the layer's exceptions."""
+    try:
+        async with asyncio.timeout(app_settings.LAYER_TIMEOUT):
+            yield
+    except Exception as failure:
+        layer_state.note_failure(failure)
+        raise
 
-    A layer in memory would keep the message, but would not wake the loop of its receivers.
+
+async def send_to_group(group: str, message: dict[str, Any]) -> None:
+    """Send on the event loop of this process's sockets. Raises the layer's exceptions.
+
+    The in-memory layer would store the message, but not wake the receivers' event loop.
     """
     loop = _SocketLoop.loop
     if loop is None or loop is asyncio.get_running_loop() or not loop.is_running():
@@ -141,30 +150,34 @@ async def _group_send(group: str, message: dict[str, Any]) -> None:
     layer = get_channel_layer()
     if layer is not None:
         await layer.group_send(group, message)
+        layer_state.note_success()
 
 
 class _SocketLoop:
-    """The event loop of this process's sockets: the loop of the last one that joined a group."""
+    """The event loop of this process's sockets, which is the loop of the last socket that joined a group."""
 
     loop: asyncio.AbstractEventLoop | None = None
 
 
 async def is_layer_available() -> bool:
-    """Return whether the channel layer takes a message in time."""
+    """Return whether the channel layer accepts a message in time."""
     if get_channel_layer() is None:
         return False
     try:
-        async with asyncio.timeout(app_settings.LAYER_TIMEOUT):
-            # To a group that nobody joins: it reaches the broker and leaves nothing behind there.
-            await send_to_group(PROBE_GROUP, {"type": "ready.ask"})
-    except Exception:
-        logger.warning("The channel layer does not answer", exc_info=True)
+        async with in_time():
+            await probe()
+    except Exception:  # noqa: BLE001 - told once for the whole outage
         return False
     return True
 
 
+async def probe() -> None:
+    """Send to an empty group, which reaches the broker but stores nothing there."""
+    await send_to_group(PROBE_GROUP, {"type": "ready.ask"})
+
+
 def conversation_group(conversation_id: UUID) -> str:
-    """Return the name of the group of all sockets that show a conversation."""
+    """Return the name of the group of all sockets of a conversation."""
     return f"conversation.{conversation_id.hex}"
 
 
@@ -181,43 +194,125 @@ def message_for(event: dict[str, Any]) -> dict[str, Any] | None:
         return {"type": "conversation.event", "event": event, "origin": origin()}
     if "seq" in event:
         return {"type": "conversation.event", "seq": event["seq"], "origin": origin()}
-    return None  # streamed text: the client sees the gap in `offset` and asks for all of it
+    return None  # streamed text: the client notices the gap in `offset` and requests the whole text
 
 
 async def join(channel: str, *groups: str) -> None:
-    """Add a socket to groups. Repeat it: memberships expire, and a broker may forget them."""
+    """Add a socket to groups. Call it repeatedly, because memberships expire and a broker may lose them."""
     layer = get_channel_layer()
     _SocketLoop.loop = asyncio.get_running_loop()
     if layer is not None:
         for group in groups:
-            await _with_timeout(layer.group_add(group, channel), "A socket did not join its group")
+            await _try(layer.group_add(group, channel))
 
 
 async def leave(channel: str, *groups: str) -> None:
     layer = get_channel_layer()
     if layer is not None:
         for group in groups:
-            await _with_timeout(
-                layer.group_discard(group, channel), "A socket did not leave its group"
-            )
+            await _try(layer.group_discard(group, channel))
 
 
 async def send_to_user(user_id: Any, message: dict[str, Any]) -> None:
-    await _with_timeout(
-        send_to_group(user_group(user_id), message), "The sockets of a user were not told"
-    )
+    await _try(send_to_group(user_group(user_id), message))
 
 
 async def notify_deleted(conversation_ids: Iterable[UUID]) -> None:
-    """Let all sockets that show these conversations look again: there is nothing for them to show."""
+    """Tell all sockets of these conversations that the conversations were deleted."""
     for conversation_id in conversation_ids:
-        sent = send_to_group(conversation_group(conversation_id), {"type": "user.changed"})
-        await _with_timeout(sent, "The pages of a deleted conversation were not told")
+        await _try(send_to_group(conversation_group(conversation_id), {"type": "user.changed"}))
 
 
-async def _with_timeout(work: Coroutine[Any, Any, Any], error_message: str) -> None:
-    try:
-        async with asyncio.timeout(app_settings.LAYER_TIMEOUT):
+async def _try(work: Coroutine[Any, Any, Any]) -> None:
+    """Await an operation of the layer. A failure is logged once per outage; sockets read what they missed from the log."""
+    with suppress(Exception):
+        async with in_time():
             await work
-    except Exception:
-        logger.exception(error_message)
+
+
+class LayerState:
+    """Whether the channel layer accepts messages. Each process with a runtime checks this every second.
+
+    During an outage, pages query the database more often. The log has one line for its start and one for its end.
+    """
+
+    def __init__(self) -> None:
+        self.is_away = False
+        self._since = 0.0
+
+    def note_failure(self, failure: BaseException) -> None:
+        """Record that the layer did not accept a message in time."""
+        if not self.is_away:
+            self.is_away, self._since = True, time.monotonic()
+            reason = str(failure) or type(failure).__name__
+            logger.warning("The channel layer does not answer: %s", reason)
+
+    def note_success(self) -> None:
+        """Record that the layer accepted a message."""
+        if self.is_away:
+            self.is_away = False
+            logger.warning(
+                "The channel layer answers again, after %.0f s", time.monotonic() - self._since
+            )
+
+    def is_news(self, record: logging.LogRecord) -> bool:
+        """Filter the log of `channels_redis`, which writes a traceback every second of an outage."""
+        if record.exc_info and isinstance(failure := record.exc_info[1], Exception):
+            self.note_failure(failure)
+        return not self.is_away
+
+
+layer_state = LayerState()
+
+
+def watch_log() -> None:
+    """Make the layer's own logger report an outage only once."""
+    logging.getLogger("channels_redis.pubsub").addFilter(layer_state.is_news)
+
+
+class ChannelLayerWakeups:
+    """Sends wake-ups to other processes and receives them for this one. Each process listens to its own group."""
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether the layer reaches other processes."""
+        return is_layer_shared()
+
+    async def send(self, process_id: UUID) -> None:
+        """Tell a process to read the database."""
+        await send_to_group(process_group(process_id), {"type": "process.hint"})
+
+    async def listen(self, process_id: UUID, callback: OnWakeup) -> None:
+        """Await `callback` for every wake-up of this process, for at most an hour. Raises the layer's exceptions."""
+        layer = get_channel_layer()
+        if layer is None:
+            await asyncio.Event().wait()
+            return
+        group = process_group(process_id)
+        async with in_time():
+            # Detect an unreachable broker before a channel is opened, because a failed opening would leave it behind.
+            await send_to_group(group, {"type": "process.hint"})
+            channel = await layer.new_channel()
+        probing = asyncio.create_task(_probe(), name="probe of the channel layer")
+        try:
+            async with in_time():
+                await layer.group_add(group, channel)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(MAX_LISTEN_TIME):
+                    while True:
+                        await layer.receive(channel)
+                        await callback()
+        finally:
+            probing.cancel()
+            await leave(channel, group)
+
+
+async def _probe() -> None:
+    """Check every second whether the layer works, so that an outage is known before an event is lost."""
+    while is_layer_shared():
+        await asyncio.sleep(PROBE_INTERVAL)
+        await is_layer_available()
+
+
+def process_group(process_id: UUID) -> str:
+    return f"p.{process_id.hex}"

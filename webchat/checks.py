@@ -1,45 +1,57 @@
-"""System checks of webchat: settings that would make the live page silent, slow or insecure."""
+"""System checks of webchat and its project, for mistakes that would make the live page silent, slow or insecure."""
 
+import sys
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+from django.apps import apps
 from django.conf import settings
 from django.contrib.auth.backends import ModelBackend
+from django.contrib.staticfiles.storage import staticfiles_storage
 from django.core import checks
+from django.core.exceptions import ImproperlyConfigured
+from django.core.files.storage import FileSystemStorage
+from django.core.management import get_commands
 from django.db import DatabaseError
+from django.shortcuts import resolve_url
+from django.urls import NoReverseMatch, Resolver404, get_script_prefix, resolve
 from django.utils.module_loading import import_string
 
 from governance import setting_rules
 from turns import selectors
 from turns.running.runtime import turns_run_here
 from webchat.conf import app_settings
+from webchat.import_map import import_map
 from webchat.routing import accepts_every_site
+from webchat.sign_in import QueuedHasher
 
 CORE_LAYER = "channels_redis.core.RedisChannelLayer"
+SHARED_LAYER = "channels_redis.pubsub.RedisPubSubChannelLayer"
 MEMORY_LAYER = "channels.layers.InMemoryChannelLayer"
-CSP_MIDDLEWARE = (
-    "webchat.middleware.ContentSecurityPolicyMiddleware",
-    "django.middleware.csp.ContentSecurityPolicyMiddleware",
-)
 SIGN_IN_BACKEND = "webchat.sign_in.SignInBackend"
+SIGN_IN_HASHER = "webchat.sign_in.PasswordHasher"
 SIGN_IN_MIDDLEWARE = "webchat.sign_in.SignInMiddleware"
-UNGUARDED = ModelBackend.authenticate  # hashes whatever comes, as often as it comes
+UNGUARDED = ModelBackend.authenticate  # hashes any number of passwords at the same time
 CLIENT_ADDRESS = "webchat.addresses.client_address"
+STYLE = "webchat/css/page.css"  # a file that every page uses
+_WITHOUT_SOCKETS = ("django.core", "django.contrib.staticfiles")
 
 
 def check_values(**_: Any) -> list[checks.CheckMessage]:
-    """Every setting has the right type and a sensible value."""
+    """Check that every setting has the right type and a sensible value."""
     return setting_rules.check_values(app_settings)
 
 
 def check_names(**_: Any) -> list[checks.CheckMessage]:
-    """No setting is misspelled: it would be ignored without a word."""
+    """Check that no setting is misspelled, because it would be silently ignored."""
     return setting_rules.check_names(app_settings, check_id="webchat.W003")
 
 
 def check_layer(**_: Any) -> list[checks.CheckMessage]:
-    """The channel layer is there, and fit for streamed text."""
+    """Check that there is a channel layer that suits streamed text."""
     layer = _layer()
     if layer is None:
         return [
@@ -49,13 +61,13 @@ def check_layer(**_: Any) -> list[checks.CheckMessage]:
                 id="webchat.E002",
             )
         ]
-    found = setting_rules.check_path(
+    problems = setting_rules.check_path(
         layer["BACKEND"],
         what="There is no channel layer",
         otherwise=f"Correct CHANNEL_LAYERS: {MEMORY_LAYER!r} is the one for one process.",
         check_id="webchat.E008",
     )
-    return [*found, *_problems_of_layer(layer)]
+    return [*problems, *_problems_of_layer(layer)]
 
 
 def _problems_of_layer(layer: dict[str, Any]) -> Iterator[checks.CheckMessage]:
@@ -63,27 +75,27 @@ def _problems_of_layer(layer: dict[str, Any]) -> Iterator[checks.CheckMessage]:
     if backend == CORE_LAYER:
         yield checks.Warning(
             "The core Redis layer is too slow for streamed text, and closes all sockets when Redis restarts.",
-            hint="Use channels_redis.pubsub.RedisPubSubChannelLayer.",
+            hint=f"Use {SHARED_LAYER!r}.",
             id="webchat.W001",
         )
     if backend == MEMORY_LAYER and not turns_run_here():
         yield checks.Warning(
             "Turns run in other processes, and the channel layer is in memory: pages see what happens"
             " only when they next look into the log.",
-            hint="Set REDIS_URL, or CHANNEL_LAYERS to channels_redis.pubsub.RedisPubSubChannelLayer.",
+            hint=f"Let CHANNEL_LAYERS name {SHARED_LAYER!r}, with the address of one Redis.",
             id="webchat.W004",
         )
     is_redis_8 = backend.startswith("channels_redis.") and _redis_major() >= 8
     if is_redis_8 and not _waits_for_ever(layer):
         yield checks.Error(
             "redis-py 8 ends idle connections after seconds, and with them every idle socket.",
-            hint="Install redis<8, or give each of the layer's hosts 'socket_timeout': None and 'max_connections'.",
+            hint="Give each of the layer's hosts 'socket_timeout': None and 'max_connections'.",
             id="webchat.E003",
         )
 
 
 def check_origin(**_: Any) -> list[checks.CheckMessage]:
-    """No page of another site opens a socket with the cookie of this site."""
+    """Check that pages of other sites cannot open a socket with this site's cookie."""
     path = getattr(settings, "ASGI_APPLICATION", None)
     if not path:
         return []
@@ -103,58 +115,63 @@ def check_origin(**_: Any) -> list[checks.CheckMessage]:
 
 
 def check_processes(*, databases: Any = None, **_: Any) -> list[checks.CheckMessage]:
-    """Several live processes share a channel layer (with `check --database default`)."""
+    """Check that all live processes share a channel layer (with `check --database default`)."""
     if not databases or not _lack_shared_layer():
         return []
     return [
         checks.Error(
             "Several processes are alive, and one at least has a channel layer that no other hears: pages do not see"
             " what happens elsewhere.",
-            hint="Set REDIS_URL for all of them.",
+            hint=f"Let CHANNEL_LAYERS name {SHARED_LAYER!r} in all of them, with the address of one Redis.",
             id="webchat.E005",
         )
     ]
 
 
 def check_deployment(**_: Any) -> list[checks.CheckMessage]:
-    """The layer is shared, and the pages have a content security policy."""
-    found: list[checks.CheckMessage] = []
+    """Check that the layer can be shared by all processes."""
     layer = _layer()
-    if layer is not None and layer["BACKEND"] == MEMORY_LAYER:
-        found.append(
-            checks.Info(
-                "The channel layer is in memory: live updates reach the sockets of one process only.",
-                hint="Fine for one process. For more, set REDIS_URL.",
-                id="webchat.I001",
-            )
+    if layer is None or layer["BACKEND"] != MEMORY_LAYER:
+        return []
+    return [
+        checks.Info(
+            "The channel layer is in memory: live updates reach the sockets of one process only.",
+            hint=f"Fine for one process. For more, let CHANNEL_LAYERS name {SHARED_LAYER!r}.",
+            id="webchat.I001",
         )
-    if app_settings.CSP is not None and not set(CSP_MIDDLEWARE) & set(settings.MIDDLEWARE):
-        found.append(
-            checks.Warning(
-                "Pages are sent without a Content-Security-Policy.",
-                hint=f"Add {CSP_MIDDLEWARE[0]!r} to MIDDLEWARE.",
-                id="webchat.W002",
-            )
-        )
-    return found
+    ]
 
 
 def check_password_backend(**_: Any) -> list[checks.CheckMessage]:
-    """Nobody stalls a process with sign-ins."""
-    if not any(getattr(kind, "authenticate", None) is UNGUARDED for kind in _backends()):
+    """Check that sign-ins cannot stall a process."""
+    open_ones = [
+        path
+        for path, kind in zip(settings.AUTHENTICATION_BACKENDS, _backends(), strict=False)
+        if getattr(kind, "authenticate", None) is UNGUARDED
+    ]
+    if not open_ones or _hashes_in_queue():
         return []
     return [
         checks.Warning(
             "Passwords are checked as many at a time as come: a few dozen sign-ins stall a process and its turns.",
-            hint=f"Put {SIGN_IN_BACKEND!r} into AUTHENTICATION_BACKENDS instead, and {SIGN_IN_MIDDLEWARE!r} into"
-            " MIDDLEWARE.",
+            hint=f"Put {SIGN_IN_BACKEND!r} in the place of {open_ones[0]!r} in AUTHENTICATION_BACKENDS, and"
+            f" {SIGN_IN_MIDDLEWARE!r} into MIDDLEWARE. All other backends stay where they are; those that check"
+            f" passwords by themselves wait their turn with {SIGN_IN_HASHER!r} as the first of PASSWORD_HASHERS.",
             id="webchat.W005",
         )
     ]
 
 
+def _hashes_in_queue() -> bool:
+    """Return whether every password check waits in the queue, whichever backend runs it."""
+    try:
+        return issubclass(import_string(settings.PASSWORD_HASHERS[0]), QueuedHasher)
+    except (ImportError, IndexError):  # Django reports that when it hashes
+        return False
+
+
 def check_sign_in_limit(**_: Any) -> list[checks.CheckMessage]:
-    """Nobody guesses passwords without end."""
+    """Check that the number of password guesses is limited."""
     backends = _backends()
     kinds = [kind for backend in backends for kind in backend.__mro__]
     if not backends or any(kind.__module__.startswith("axes.") for kind in kinds):
@@ -169,7 +186,7 @@ def check_sign_in_limit(**_: Any) -> list[checks.CheckMessage]:
 
 
 def check_client_address(**_: Any) -> list[checks.CheckMessage]:
-    """Sign-ins are counted by the address of the client, not of a proxy."""
+    """Check that failed sign-ins are counted for the address of the client, not of a proxy."""
     if (
         getattr(settings, "AXES_CLIENT_IP_CALLABLE", None) != CLIENT_ADDRESS
         or not getattr(settings, "SECURE_PROXY_SSL_HEADER", None)
@@ -185,19 +202,31 @@ def check_client_address(**_: Any) -> list[checks.CheckMessage]:
     ]
 
 
+def check_proxy(**_: Any) -> list[checks.CheckMessage]:
+    """Check that a proxy limits request bodies of clients that are not signed in."""
+    if getattr(settings, "SECURE_PROXY_SSL_HEADER", None) or app_settings.TRUSTED_PROXIES:
+        return []
+    return [
+        checks.Info(
+            "The settings name no proxy. Daphne writes request bodies of any size to the disk before the site can refuse"
+            " them, and waits a minute for half a request.",
+            hint="Put a proxy that limits bodies in front, and name it in WEBCHAT_TRUSTED_PROXIES.",
+            id="webchat.I003",
+        )
+    ]
+
+
 def _backends() -> list[Any]:
     try:
         return [import_string(path) for path in settings.AUTHENTICATION_BACKENDS]
-    except ImportError:  # Django says so at the first sign-in
+    except ImportError:  # Django reports that at the first sign-in
         return []
 
 
 def check_sign_in_middleware(**_: Any) -> list[checks.CheckMessage]:
-    """The middleware answers sign-ins that found no room."""
-    if (
-        SIGN_IN_BACKEND not in settings.AUTHENTICATION_BACKENDS
-        or SIGN_IN_MIDDLEWARE in settings.MIDDLEWARE
-    ):
+    """Check that the middleware answers sign-ins that found the queue full."""
+    is_queued = SIGN_IN_BACKEND in settings.AUTHENTICATION_BACKENDS or _hashes_in_queue()
+    if not is_queued or SIGN_IN_MIDDLEWARE in settings.MIDDLEWARE:
         return []
     return [
         checks.Error(
@@ -208,14 +237,111 @@ def check_sign_in_middleware(**_: Any) -> list[checks.CheckMessage]:
     ]
 
 
+def check_apps(**_: Any) -> list[checks.CheckMessage]:
+    """Check that the apps below webchat are installed."""
+    return setting_rules.check_apps("webchat", "governance", "turns", check_id="webchat.E022")
+
+
+def check_application(**_: Any) -> list[checks.CheckMessage]:
+    """Check that the ASGI application is set and can be imported."""
+    path = getattr(settings, "ASGI_APPLICATION", None)
+    if not path:
+        return [
+            checks.Warning(
+                "ASGI_APPLICATION is not set: `manage.py serve` does not know what to serve.",
+                hint='Set ASGI_APPLICATION = "myproject.asgi.application", with the name of your project.',
+                id="webchat.W021",
+            )
+        ]
+    try:
+        import_string(str(path))
+    except Exception as error:  # noqa: BLE001 - whatever the project's code does when it is imported
+        return [
+            checks.Error(
+                f"ASGI_APPLICATION is {path!r}, which cannot be imported: {type(error).__name__}: {error}",
+                hint="Correct the path, or what the module imports.",
+                id="webchat.E021",
+            )
+        ]
+    return []
+
+
+def check_static_files(**_: Any) -> list[checks.CheckMessage]:
+    """Check that the scripts and styles of the pages are served."""
+    if not settings.STATIC_URL:
+        return [
+            checks.Error(
+                "STATIC_URL is not set: no page can name its scripts and styles.",
+                hint='Set STATIC_URL = "static/".',
+                id="webchat.E020",
+            )
+        ]
+    if _are_static_files_served():
+        return []
+    return [
+        checks.Warning(
+            f"Nothing serves the scripts and styles of the pages below {settings.STATIC_URL}.",
+            hint=_how_to_serve(),
+            id="webchat.W020",
+        )
+    ]
+
+
+def check_import_map(**_: Any) -> list[checks.CheckMessage]:
+    """Check that the Content-Security-Policy allows the import map of the page."""
+    policy = app_settings.CSP
+    if not policy or "{nonce}" in policy or "'unsafe-inline'" in policy or not import_map():
+        return []
+    return [
+        checks.Warning(
+            "Static files have a hash in their names, and WEBCHAT_CSP refuses the import map that names the scripts of"
+            " the chat.",
+            hint="Add {nonce} to its script-src: \"script-src 'self' {nonce}\".",
+            id="webchat.W007",
+        )
+    ]
+
+
+def check_sign_in(**_: Any) -> list[checks.CheckMessage]:
+    """Check that LOGIN_URL leads to an existing page."""
+    if _is_answered(settings.LOGIN_URL):
+        return []
+    return [
+        checks.Warning(
+            f"LOGIN_URL is {str(settings.LOGIN_URL)!r}, where no page answers: who is not signed in is sent there.",
+            hint='Set LOGIN_URL = "webchat:login", or to the address or name of your own page.',
+            id="webchat.W022",
+        )
+    ]
+
+
+def check_runserver(**_: Any) -> list[checks.CheckMessage]:
+    """Check that `runserver` supports WebSockets if it is the running command."""
+    if sys.argv[1:2] != ["runserver"] or get_commands()["runserver"] not in _WITHOUT_SOCKETS:
+        return []
+    return [
+        checks.Warning(
+            "This runserver knows no WebSockets: the chat pages will not hear anything.",
+            hint='Start `manage.py serve` instead, or put "daphne" first in INSTALLED_APPS.',
+            id="webchat.W023",
+        )
+    ]
+
+
 def register_all() -> None:
-    """Register the checks; the last ones only speak under `check --deploy`."""
+    """Register the checks. The last ones run only under `check --deploy`."""
     for check in (
         check_values,
         check_names,
         check_layer,
         check_origin,
         check_sign_in_middleware,
+        check_apps,
+        check_application,
+        check_static_files,
+        check_import_map,
+        check_sign_in,
+        check_runserver,
     ):
         checks.register(check, "webchat")
     checks.register(check_processes, checks.Tags.database)
@@ -224,6 +350,7 @@ def register_all() -> None:
         check_password_backend,
         check_sign_in_limit,
         check_client_address,
+        check_proxy,
     ):
         checks.register(check, checks.Tags.security, deploy=True)
 
@@ -253,3 +380,53 @@ def _lack_shared_layer() -> bool:
         return selectors.processes_lack_shared_layer()
     except DatabaseError:  # before the first migration
         return False
+
+
+def _are_static_files_served() -> bool:
+    """Guess whether static files are served. A web server in front is not visible from here, but its collected files are."""
+    if settings.DEBUG and apps.is_installed("django.contrib.staticfiles"):
+        return True  # `serve` and `runserver` serve them
+    if getattr(settings, "WHITENOISE_USE_FINDERS", False) or _is_answered(
+        f"{settings.STATIC_URL}{STYLE}"
+    ):
+        return True
+    if not isinstance(staticfiles_storage, FileSystemStorage):
+        return True
+    return settings.STATIC_ROOT is not None and Path(settings.STATIC_ROOT, _stored_name()).exists()
+
+
+def _stored_name() -> str:
+    """Return the name of the collected file, because a storage may keep only the hashed name."""
+    stored_name = getattr(staticfiles_storage, "stored_name", None)
+    try:
+        return str(stored_name(STYLE)) if stored_name else STYLE
+    except ValueError:  # the file is not in the manifest
+        return STYLE
+
+
+def _how_to_serve() -> str:
+    if not apps.is_installed("django.contrib.staticfiles"):
+        return 'Add "django.contrib.staticfiles" to INSTALLED_APPS.'
+    if settings.STATIC_ROOT:
+        return f"Run `manage.py collectstatic`: there is no {_stored_name()} in {settings.STATIC_ROOT}."
+    return (
+        "Set STATIC_ROOT and run `manage.py collectstatic`. Let your web server serve that directory, or put"
+        ' "webchat.static_files.StaticFilesMiddleware" behind SecurityMiddleware'
+        " (pip install 'django-turnkeeper[static]')."
+    )
+
+
+def _is_answered(to: Any) -> bool:
+    """Return whether a URL name or address leads to a view of this project or to another host."""
+    try:
+        address = urlsplit(resolve_url(to))
+        if not address.netloc:
+            resolve(f"/{address.path.removeprefix(get_script_prefix())}")
+    except (
+        ImproperlyConfigured,
+        NoReverseMatch,
+        Resolver404,
+        TypeError,
+    ):  # the last: the value is not a string
+        return False
+    return True

@@ -1,13 +1,16 @@
-"""The WebSocket of one conversation: parses, calls one service, answers. It never waits for a turn (invariant 1).
+"""Start here: the WebSocket of one conversation. It parses frames, calls one service for each, and answers. It never
+waits for a turn (invariant 1).
 
-Channels handles one message of a socket at a time. A handler that waits would hold back the next `cancel`.
-What is sent goes through the send queue, whose task is the only one that waits for the client.
+Channels handles one message of a socket at a time, so a handler that waits for the database would delay a cancel behind
+it. The socket therefore reads ahead: it handles frames in order, but runs a cancel out of order when the frames before it
+are stuck. All frames to the client go through the send queue, whose task is the only one that waits for the client.
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -16,56 +19,262 @@ from channels.generic.websocket import AsyncWebsocketConsumer
 from django.utils import translation
 from django.utils.translation import gettext as _
 
+from governance import CancelSource
+from governance.threads import run_in_thread
 from turns import selectors
 from turns.exceptions import ConversationNotFound, NotAllowed, TurnsError
-from webchat import broadcast, open_sockets, operations
+from turns.presence.viewers import Presence
+from turns.processes.background import shielded
+from turns.running import runtime
+from turns.selectors.conversation_status import Overview, StreamingText
+from webchat import __version__, broadcast, open_sockets, operations
 from webchat.conf import app_settings
-from webchat.exceptions import ProtocolError, SignedOut
-from webchat.feed import Feed, encode_frame
-from webchat.identity import current_user, session_fingerprint
-from webchat.local_feeds import local_feeds
-from webchat.log_poller import log_poller
-from webchat.overview_tracker import EncodedOverview
-from webchat.protocol.client_frames import ClientFrame, Hello, parse
-from webchat.protocol.constants import PROTOCOL_VERSION, CloseCode
-from webchat.protocol.server_frames import Frame
-from webchat.rate_limits import TOO_MANY_FRAMES, TOO_MANY_SOCKETS, may_open_socket, may_send_frame
-from webchat.send_queue import SEND_NOW, TRY_AGAIN, SendQueue
-from webchat.sliding_window import RateLimit
-from webchat.subscription import Subscription
-from webchat.translation import language_of
+from webchat.exceptions import DATABASE_FAILURES, ProtocolError, SignedOut
+from webchat.feed import Feed, encode, encode_frame, local_feeds
+from webchat.identity import current_user, session_fingerprint, user_of
+from webchat.log_poller import OverviewTracker, log_poller
+from webchat.markdown import with_html
+from webchat.protocol.client_frames import Ack, ClientFrame, Hello, Message, Ping, Resync, parse
+from webchat.protocol.operation import Operation, Requester
+from webchat.protocol.server_frames import (
+    PROTOCOL_VERSION,
+    CloseCode,
+    Frame,
+    Heartbeat,
+    Welcome,
+)
+from webchat.rate_limits import (
+    TOO_MANY_FRAMES,
+    TOO_MANY_SOCKETS,
+    RateLimit,
+    may_open_socket,
+    may_send_frame,
+)
+from webchat.send_queue import TRY_AGAIN, SendQueue
+from webchat.translation import for_reader, language_of
 
 logger = logging.getLogger(__name__)
 
 INTERNAL_ERROR = 1011
-NO_LAYER = "none"  # no project calls a channel layer so
+MAX_FRAME_BYTES = 65_536  # of the protocol
+NO_LAYER = "none"  # a name that no project gives to a channel layer
+HEARTBEAT_ATTEMPTS = 3
+VIEWER_TIMEOUT = 1.0  # seconds
+CANCELLER_TIMEOUT = 0.5  # seconds
+CANCEL_PATIENCE = 0.5  # seconds that a cancel waits for the frames before it
+FRAMES_AHEAD = 32  # frames that may wait behind the current one
+
+_current_user = shielded(current_user)  # its thread may hang, but its caller must not
+
+
+class Subscription:
+    """One socket's subscription to a conversation. The socket handles the exceptions of its methods."""
+
+    def __init__(self, scope: Any, *, feed: Feed, user: Any, send_queue: SendQueue) -> None:
+        self._scope = scope
+        self._conversation_id = feed.conversation_id
+        self._send_queue = send_queue
+        self._overview = OverviewTracker(user_id=user.pk, conversation_id=feed.conversation_id)
+        self._postponed_texts: set[UUID] = set()
+        self._joining: asyncio.Task[None] | None = None
+        self._presence: Presence | None = None
+        self._user = user  # as last read from the database
+        self.feed = feed
+
+    async def start(self, hello: Hello) -> None:
+        """Send the welcome, then the missed events, or a snapshot if the log no longer has all of them.
+
+        With `html`, also send the text so far again, with its finished blocks.
+        """
+        after = hello.after
+        ack_bytes = self._send_queue.expect_acks() if hello.acks else None
+        requester = await self._requester()
+        self._viewers = (await runtime.ensure_started()).presence
+        await self._register_viewer(requester.user.pk)
+        last_seq = await selectors.last_seq(conversation_id=self._conversation_id)
+        user = requester.user.get_username()
+        self._put(
+            Welcome(server_version=__version__, last_seq=last_seq, user=user, ack_bytes=ack_bytes)
+        )
+        if after is not None and after <= last_seq and await self._reaches_back(after):
+            self.feed.start_after(after)
+        else:
+            self.feed.start_after(await self._send_snapshot(requester))
+        if hello.html:
+            self.feed.ask_for_html()
+            await self._send_live_text(requester)
+
+    async def answer(self, frame: ClientFrame) -> None:
+        """Answer a frame that follows `hello`."""
+        if isinstance(frame, Ack):
+            self._send_queue.acknowledge(frame.received)
+            return
+        if isinstance(frame, Message):  # its user is looked up when it is stored
+            requester = self._requester_of(partial(user_of, self._scope))
+        elif isinstance(frame, Operation) and frame.is_cancel:
+            requester = await self._canceller()
+        else:
+            requester = await self._requester()
+        match frame:
+            case Hello():
+                self._put(
+                    operations.refusal(
+                        "already_greeted", _("Send “hello” only once, as the first frame.")
+                    )
+                )
+            case Ping():
+                await self.send_heartbeat(requester)
+            case Message():
+                answer = await operations.submit_message(frame, requester=requester)
+                if answer is not None:
+                    self._put(answer)
+            case Resync():
+                await self._resync(operations.uuid_of(frame.turn_id), requester)
+            case _:
+                self._put(await operations.run_operation(frame, requester=requester))
+
+    async def send_heartbeat(self, requester: Requester | None = None) -> None:
+        """Send the number of the last event and the active turns."""
+        user = (requester or await self._requester()).user
+        for _attempt in range(HEARTBEAT_ATTEMPTS):
+            seq = self.feed.sent or 0
+            last_seq, active = await selectors.pulse(
+                conversation_id=self._conversation_id, user=user
+            )
+            if last_seq == seq:
+                break
+            await self.feed.catch_up()
+        self._put(Heartbeat(last_seq=seq, active=active))
+
+    def update_overview(self, overview: Overview) -> None:
+        """Send the status of other conversations if it has changed and the queue has room."""
+        if self._send_queue.has_room and (frame := self._overview.changes(overview)) is not None:
+            self._put(frame)
+
+    async def send_postponed(self) -> None:
+        """Send the events and requested texts for which the queue had no room."""
+        await self.feed.catch_up()
+        postponed, self._postponed_texts = self._postponed_texts, set()
+        for turn_id in postponed:
+            await self._resync(turn_id, await self._requester())
+
+    async def check_rights(self) -> None:
+        """Raise if the user is signed out or may no longer see the conversation."""
+        requester = await self._requester()
+        await selectors.get_conversation(conversation_id=self._conversation_id, user=requester.user)
+
+    async def end(self, *, comes_back: bool) -> None:
+        """Unregister the viewer, who may reconnect immediately."""
+        if self._joining is not None:
+            self._joining.cancel()
+            with suppress(asyncio.CancelledError):
+                try:
+                    await self._joining
+                except Exception:
+                    logger.exception("A viewer could not be registered")
+        # Across a restart the viewer stays registered, so the grace period begins when a server runs again.
+        if self._presence is not None and self._send_queue.close_code != CloseCode.RESTARTING:
+            await self._viewers.leave(self._presence, comes_back=comes_back)
+
+    async def _register_viewer(self, user_id: Any) -> None:
+        """Register the viewer. This is a write, so a client that only reads waits for it only briefly."""
+        joining = asyncio.create_task(
+            self._join(user_id), name=f"arrival in {self._conversation_id}"
+        )
+        await asyncio.wait({joining}, timeout=VIEWER_TIMEOUT)
+        if joining.done():
+            joining.result()
+        else:
+            self._joining = joining
+            joining.add_done_callback(self._check_viewer)
+
+    async def _join(self, user_id: Any) -> None:
+        self._presence = await self._viewers.join(self._conversation_id, user_id=user_id)
+
+    def _check_viewer(self, joining: asyncio.Task[None]) -> None:
+        if not joining.cancelled() and joining.exception() is not None:
+            self._send_queue.close(TRY_AGAIN)  # an unregistered viewer would seem to have left
+
+    async def _reaches_back(self, after: int) -> bool:
+        return await selectors.reaches_back(conversation_id=self._conversation_id, after=after)
+
+    async def _send_snapshot(self, requester: Requester) -> int:
+        snapshot = await selectors.snapshot(
+            conversation_id=self._conversation_id, user=requester.user
+        )
+        messages = await with_html(snapshot["messages"])
+        self._send_queue.put(encode(for_reader({**snapshot, "messages": messages})))
+        return snapshot["seq"]
+
+    async def _resync(self, turn_id: UUID | None, requester: Requester) -> None:
+        if turn_id is None or str(turn_id) not in await self._active_turn_ids():
+            await self.feed.catch_up()  # the log has its text as a message
+        elif not await self.feed.send_text(turn_id, user=requester.user):
+            self._postponed_texts.add(turn_id)
+
+    async def _send_live_text(self, requester: Requester) -> None:
+        for active in (await self._active_turn_ids())[:1]:  # the other texts wait for it
+            turn_id = UUID(active)
+            if not await self.feed.send_text(turn_id, user=requester.user, is_asked=False):
+                self._postponed_texts.add(turn_id)
+
+    async def _active_turn_ids(self) -> list[str]:
+        return await selectors.active_turn_ids(conversation_id=self._conversation_id)
+
+    async def _requester(self) -> Requester:
+        self._user = await current_user(self._scope)
+        return self._requester_of(self._user)
+
+    async def _canceller(self) -> Requester:
+        """Return the user who cancels. If the database does not respond, return the last known user."""
+        try:
+            async with asyncio.timeout(CANCELLER_TIMEOUT):
+                self._user = await _current_user(self._scope)
+        except (TimeoutError, *DATABASE_FAILURES):
+            logger.warning("A cancel is obeyed although the database does not say who asks")
+        return self._requester_of(self._user)
+
+    def _requester_of(self, user: Any) -> Requester:
+        source = CancelSource.API if "token" in self._scope else CancelSource.BUTTON
+        return Requester(user=user, conversation_id=self._conversation_id, source=source)
+
+    def _put(self, frame: Frame) -> None:
+        self._send_queue.put(encode_frame(frame))
 
 
 class ChatConsumer(AsyncWebsocketConsumer):
-    """One socket. It is accepted before it is refused, so that browsers see the close code."""
+    """One socket. It is accepted even before a refusal, so that browsers see the close code."""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Serve the socket; whatever ends it, leave no task and no group membership behind."""
-        extension = scope.get("extensions", {}).get(SEND_NOW, {})
-        self.send_queue = SendQueue(
-            send=self._send_text, close=self.close, send_now=extension.get("send")
-        )
+        """Serve the socket. However it ends, leave no task and no group membership behind."""
+        self.send_queue = SendQueue(send=self._send_text, close=self.close)
         self.tasks: list[asyncio.Task[None]] = []
         self.reading: asyncio.Task[None] | None = None
         self.groups_joined: tuple[str, ...] = ()
         self.has_ended = asyncio.Event()
         self.user_id: Any = None
         self.client_close_code: int | None = None
-        self.language = await asyncio.to_thread(language_of, scope)
-        translation.activate(self.language)  # for this task and those that it starts
+        self.frames = RateLimit(app_settings.MAX_FRAMES_PER_MINUTE)
+        self.bad_frames = RateLimit(app_settings.MAX_BAD_FRAMES)
+        self.is_greeting = False
+        self.greeted = asyncio.Event()
+        self.ahead: asyncio.Queue[Any] = asyncio.Queue(FRAMES_AHEAD)
+        self.cancels: set[asyncio.Task[None]] = set()
+        self.language = await run_in_thread(language_of, scope)
+        translation.activate(self.language)  # for this task and its child tasks
         self.has_layer = False
         self.lifetime = asyncio.timeout(None)
         try:
             self.has_layer = await broadcast.is_layer_available()
-            if not self.has_layer:  # of other processes, the log has everything but streamed text
+            if (
+                not self.has_layer
+            ):  # without a layer, the log has everything of other processes except streamed text
                 self.channel_layer_alias = NO_LAYER  # type: ignore[misc]  # Channels reads it of the instance
+            self.tasks.append(
+                asyncio.create_task(self._read_ahead(receive), name="reader of a socket")
+            )
             async with self.lifetime:
-                await super().__call__(scope, receive, send)
+                await super().__call__(scope, self.ahead.get, send)
         except TimeoutError:
             if not self.lifetime.expired():
                 raise
@@ -77,83 +286,145 @@ class ChatConsumer(AsyncWebsocketConsumer):
             await self._leave()
 
     async def dispatch(self, message: dict[str, Any]) -> None:
-        """Hand a message to its handler at once.
+        """Pass a message directly to its handler.
 
-        Channels would look after the database connections first, in the thread in which everybody's statements queue. The
-        doors do that with each crossing, and a piece of text crosses none: it shall not wait for a database.
+        Channels would first close old database connections, in the thread in which all database work queues. `governance.db`
+        already does that for each query, and a piece of streamed text, which needs no query, must not wait for the database.
         """
         await getattr(self, get_handler_name(message))(message)
 
     async def connect(self) -> None:
-        """Accept, then find out who it is and whether the conversation is theirs."""
+        """Accept the socket, then check its user and their access to the conversation."""
         await self.accept()
-        self.greeted = asyncio.Event()
-        self.frames = RateLimit(app_settings.MAX_FRAMES_PER_MINUTE)
-        self.bad_frames = RateLimit(app_settings.MAX_BAD_FRAMES)
         if open_sockets.are_closing():
             self.send_queue.close(CloseCode.RESTARTING)
         else:
             open_sockets.add(self)
             await self._guarded(self._admit())
         if not self.groups_joined:
-            self.send_queue.close(INTERNAL_ERROR)  # unless it was refused for a reason of its own
+            self.send_queue.close(INTERNAL_ERROR)  # unless it was refused for another reason
         self.tasks.append(
             asyncio.create_task(self._run_send_queue(), name="send queue of a socket")
         )
 
-    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+    async def client_frame(self, message: dict[str, Any]) -> None:
         """Answer one frame of the client."""
+        frame = message["frame"]
         if self.send_queue.is_closing:
-            return
-        if not self.frames.allow():
-            self._refuse_flood()
-            return
-        try:
-            frame = parse(text_data or bytes_data or "", max_bytes=app_settings.MAX_FRAME_BYTES)
-        except ProtocolError as error:
-            self._refuse(error)
             return
         if self.groups_joined and not may_send_frame(self.user_id, frame):
             self._refuse_flood()
-        else:
-            await self._guarded(self._answer(frame), about=frame)
+            return
+        if isinstance(frame, Message) and self.cancels:
+            await asyncio.wait(self.cancels)  # they would cancel this message too
+        await self._guarded(self._answer(frame), about=frame)
+
+    async def client_cancel(self, message: dict[str, Any]) -> None:
+        """Start a cancel, because all frames before it have been answered."""
+        message["is_next"].set()
+
+    async def close(self, code: int | None = None, reason: str | None = None) -> None:
+        """Close the socket. A server that cannot send codes below 3000, such as plain Daphne, sends the code + 3000."""
+        number = 1000 if code is None else int(code)
+        try:
+            await super().close(number, reason)
+        except (OSError, RuntimeError):
+            raise
+        except Exception:
+            if not 1000 < number < 3000:
+                raise
+            await super().close(number + 3000, reason)
 
     async def disconnect(self, code: int | None) -> None:
-        """Remember with which code the client has left."""
+        """Store the client's close code, and start the cancels that it sent before."""
         self.client_close_code = code
+        if self.cancels:
+            await asyncio.wait(self.cancels, timeout=2 * CANCEL_PATIENCE)
 
     async def conversation_event(self, message: dict[str, Any]) -> None:
-        """Pass on an event that another process has published; those of this one come directly."""
+        """Pass on an event of another process. Events of this process arrive directly."""
         if not self.send_queue.is_closing and message.get("origin") != broadcast.origin():
             await self._guarded(self.subscription.feed.receive(message))
 
     async def user_signed_out(self, message: dict[str, Any]) -> None:
-        """Close if it was this socket's session that ended."""
+        """Close if this socket's session ended."""
         if message["session"] == session_fingerprint(self.scope):
             self.send_queue.close(CloseCode.SIGNED_OUT)
 
     async def user_changed(self, message: dict[str, Any]) -> None:
-        """Close if the user may not be here any more."""
+        """Close if the user no longer has access."""
         if not self.send_queue.is_closing:
             await self._guarded(self.subscription.check_rights())
 
     async def catch_up_to(self, last_seq: int) -> None:
-        """Read on in the log if the channel layer has lost something."""
+        """Read the log if the channel layer lost events."""
         feed = self.subscription.feed
         if not self.send_queue.is_closing and last_seq > (feed.sent or 0):
             with translation.override(self.language):
                 await self._guarded(feed.catch_up())
 
-    def update_overview(self, overview: EncodedOverview) -> None:
-        """Tell the client how things stand elsewhere, where that is new to it and it reads at all."""
+    async def catch_up_text(self, part: StreamingText) -> None:
+        """Send streamed text that the channel layer lost."""
+        if not self.send_queue.is_closing:
+            await self._guarded(self.subscription.feed.catch_up_text(part))
+
+    def update_overview(self, overview: Overview) -> None:
+        """Send the status of other conversations if it has changed and the client keeps reading."""
         with translation.override(self.language):
             self.subscription.update_overview(overview)
 
     async def close_for_restart(self) -> None:
-        """Send what the log has, and let the client come back to another process, or to this one's successor."""
+        """Send the events in the log, then make the client reconnect to another process, or to this one's successor."""
         if self.groups_joined:
             await self._guarded(self.subscription.feed.catch_up())
         self.send_queue.close(CloseCode.RESTARTING)
+
+    async def _read_ahead(self, receive: Any) -> None:
+        """Queue the client's frames while others are being answered, and start its cancels."""
+        try:
+            while (message := await receive())["type"] != "websocket.disconnect":
+                if message["type"] != "websocket.receive":
+                    await self.ahead.put(message)
+                elif (frame := self._parsed(message)) is not None:
+                    await self.ahead.put(self._in_line(frame))
+        except Exception:
+            await self.ahead.put({"type": "websocket.disconnect", "code": INTERNAL_ERROR})
+            raise
+        await self.ahead.put(message)
+
+    def _parsed(self, message: dict[str, Any]) -> ClientFrame | None:
+        if self.send_queue.is_closing:
+            return None
+        self.send_queue.note_client_frame()
+        if not self.frames.allow():
+            self._refuse_flood()
+            return None
+        try:
+            return parse(
+                message.get("text") or message.get("bytes") or "", max_bytes=MAX_FRAME_BYTES
+            )
+        except ProtocolError as error:
+            self._refuse(error)
+            return None
+
+    def _in_line(self, frame: ClientFrame) -> dict[str, Any]:
+        if not (isinstance(frame, Operation) and frame.is_cancel):
+            return {"type": "client.frame", "frame": frame}
+        is_next = asyncio.Event()
+        cancel = asyncio.create_task(self._cancel(frame, is_next), name="cancel of a client")
+        self.cancels.add(cancel)
+        cancel.add_done_callback(self.cancels.discard)
+        return {"type": "client.cancel", "is_next": is_next}
+
+    async def _cancel(self, frame: ClientFrame, is_next: asyncio.Event) -> None:
+        """Run the cancel in order, or out of order if the frames before it wait too long, for example for the database."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CANCEL_PATIENCE):
+                await is_next.wait()
+        if not self.is_greeting:  # no user is known yet to check it against
+            await is_next.wait()
+        if not self.send_queue.is_closing:
+            await self._guarded(self._answer(frame), about=frame)
 
     async def _admit(self) -> None:
         user = await current_user(self.scope)
@@ -171,7 +442,7 @@ class ChatConsumer(AsyncWebsocketConsumer):
             broadcast.conversation_group(self.conversation_id),
             broadcast.user_group(user.pk),
         )
-        # Joined before the log is read: what happens in between waits in the channel until this handler is done.
+        # Join before reading the log, so that events in between wait in the channel until this handler is done.
         await self._join()
         self.tasks.append(
             asyncio.create_task(
@@ -186,14 +457,16 @@ class ChatConsumer(AsyncWebsocketConsumer):
             send_queue=self.send_queue,
             on_waiting=self._read_inbox,
         )
-        return Subscription(self.scope, feed=feed, user_id=user.pk, send_queue=self.send_queue)
+        return Subscription(self.scope, feed=feed, user=user, send_queue=self.send_queue)
 
     async def _answer(self, frame: ClientFrame) -> None:
-        if self.greeted.is_set():
+        is_cancel = isinstance(frame, Operation) and frame.is_cancel
+        if self.greeted.is_set() or (self.is_greeting and is_cancel):
             await self.subscription.answer(frame)
         elif isinstance(frame, Hello) and frame.protocol == PROTOCOL_VERSION:
-            local_feeds.add(self.subscription.feed)  # before the log is read: the rest waits
-            await self.subscription.start(after=frame.after, html=frame.html)
+            self.is_greeting = True
+            local_feeds.add(self.subscription.feed)  # before the log is read; later messages wait
+            await self.subscription.start(frame)
             self.greeted.set()
             log_poller.subscribe(self)
             await self.subscription.feed.catch_up()
@@ -213,7 +486,7 @@ class ChatConsumer(AsyncWebsocketConsumer):
             await self._join()
             await self._guarded(self.subscription.send_heartbeat())
             if not self.has_layer and await broadcast.is_layer_available():
-                self.send_queue.close(TRY_AGAIN)  # a new socket can hear it
+                self.send_queue.close(TRY_AGAIN)  # the layer is back, so a new socket can join
 
     def _close_feed(self) -> None:
         if self.groups_joined:
@@ -230,7 +503,7 @@ class ChatConsumer(AsyncWebsocketConsumer):
         await self._guarded(self.subscription.send_postponed())
 
     async def _guarded(self, work: Awaitable[None], *, about: ClientFrame | None = None) -> None:
-        """Do it; if that fails, say so, with the id of the frame that it was about, and go on."""
+        """Await the work. If it fails, answer with an error that has the id of its frame, and continue."""
         try:
             await work
         except (SignedOut, NotAllowed):
@@ -239,15 +512,21 @@ class ChatConsumer(AsyncWebsocketConsumer):
             await self._guarded(self._close_without_conversation())
         except TurnsError as error:
             self._put(operations.refusal(error.code, error.sentence, about=about))
-        except Exception:  # the edge: the client gets a sentence, the log gets the rest
+        except (
+            Exception
+        ) as failure:  # the boundary: the client gets a sentence, the log gets the traceback
             facts = {"path": self.scope.get("path", ""), "user_id": self.user_id}
-            logger.exception("A frame could not be handled", extra=facts)
-            self._put(operations.server_error(about))
+            if isinstance(failure, DATABASE_FAILURES):
+                logger.warning("The database is away: %s", failure, extra=facts)
+                self._put(operations.unavailable(about))
+            else:
+                logger.exception("A frame could not be handled", extra=facts)
+                self._put(operations.server_error(about))
             if isinstance(about, Hello) and not self.greeted.is_set():
-                self.send_queue.close(INTERNAL_ERROR)  # the client comes back, with another “hello”
+                self.send_queue.close(INTERNAL_ERROR)  # the client reconnects with a new “hello”
 
     async def _close_without_conversation(self) -> None:
-        # Conversations go with their owner, who was there perhaps when the same work asked for the user.
+        # A conversation is deleted with its owner, perhaps after this work looked up the user.
         await current_user(self.scope)
         self.send_queue.close(CloseCode.NO_SUCH_CONVERSATION)
 
@@ -265,7 +544,7 @@ class ChatConsumer(AsyncWebsocketConsumer):
     async def _run_send_queue(self) -> None:
         try:
             await self.send_queue.run(self._on_room)
-        except TimeoutError:  # the server itself waits for the client, and does not end the socket
+        except TimeoutError:  # the server itself waits for the client without closing the socket
             if not self.has_ended.is_set():
                 self.lifetime.reschedule(asyncio.get_running_loop().time())
 
@@ -281,13 +560,13 @@ class ChatConsumer(AsyncWebsocketConsumer):
 
     async def _leave(self) -> None:
         if not self.groups_joined:
-            return  # the client was not let in
+            return  # the client was refused
         await self.subscription.end(comes_back=self.client_close_code == CloseCode.COMING_BACK)
         if self.has_layer:
             await broadcast.leave(self.channel_name, *self.groups_joined)
 
     async def _cancel_tasks(self) -> None:
-        tasks = [*self.tasks, *([self.reading] if self.reading else [])]
+        tasks = [*self.tasks, *self.cancels, *([self.reading] if self.reading else [])]
         for task in tasks:
             task.cancel()
         for task in tasks:

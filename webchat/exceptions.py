@@ -1,18 +1,22 @@
-"""What can go wrong between a client and the server.
+"""Errors between a client and the server.
 
 WebchatError
-├── ProtocolError           a frame that cannot be understood
-├── UnsupportedMediaType    a body that is not declared as JSON
-├── SignedOut               credentials that do not hold any more
-├── CsrfFailed              a request that another site may have sent
-└── Refused                 a request that was understood, and refused with a status
+├── ProtocolError   a frame that cannot be parsed
+├── SignedOut       credentials that are no longer valid
+└── Refused         a valid request that was refused with a status
 """
 
+from django.db import InterfaceError, OperationalError
 from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+
+DATABASE_FAILURES = (OperationalError, InterfaceError)  # the database is unreachable or locked
+DATABASE_IS_AWAY = _("The database is not responding right now. Please try again.")
+RETRY_AFTER = 2  # seconds
 
 
 class WebchatError(Exception):
-    """Base of everything that webchat raises: a stable `code` and a sentence that is safe to show."""
+    """The base class of webchat's exceptions, with a stable `code` and a sentence that is safe to show."""
 
     def __init__(self, code: str, sentence: str | Promise) -> None:
         super().__init__(code)
@@ -21,23 +25,15 @@ class WebchatError(Exception):
 
 
 class ProtocolError(WebchatError):
-    """A client's frame is too large, is not JSON, or does not have the fields of its type."""
+    """A client's frame is too large, is not JSON, or lacks fields of its type."""
 
 
 class SignedOut(WebchatError):
     """The session has ended, the token was revoked, or the account was switched off."""
 
 
-class UnsupportedMediaType(WebchatError):
-    """The body is not declared as JSON."""
-
-
-class CsrfFailed(WebchatError):
-    """An unsafe request with a session's cookie came without the page's token: it may come from another site."""
-
-
 class Refused(WebchatError):
-    """The request was understood and refused; `status` says how."""
+    """The request is valid but was refused with `status`."""
 
     def __init__(self, status: int, code: str, sentence: str) -> None:
         super().__init__(code, sentence)

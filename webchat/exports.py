@@ -1,19 +1,32 @@
-"""A conversation as a file that its owner keeps: JSON for programs, Markdown for people."""
+"""Exports a conversation as a file: JSON for programs, Markdown for people."""
 
 import json
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 from django.template.defaultfilters import filesizeformat
 from django.utils.translation import gettext as _
 
-from governance import CallStatus
+from governance import CallStatus, CancelSource
+from governance.durations import format_duration
 from governance.labels import ENDED_SINCE, call_statuses, cancel_reasons
 from turns.selectors.translations import sentence, turn_status
 
 Json = dict[str, Any]
 _FENCE = re.compile(r"`{3,}")
+_MAY_STAY_OPEN = re.compile(r"```|~~~|<")
+_HTML_ENDS = (  # the start of an HTML block that a blank line does not end, and its end
+    ("<!--", "-->"),
+    ("<?", "?>"),
+    ("<![cdata[", "]]>"),
+    ("<!", ">"),
+    ("<script", "</script>"),
+    ("<pre", "</pre>"),
+    ("<style", "</style>"),
+    ("<textarea", "</textarea>"),
+)
 
 
 def as_json(export: Json) -> str:
@@ -21,31 +34,42 @@ def as_json(export: Json) -> str:
 
 
 def as_markdown(export: Json) -> str:
-    """Return the export as a document, without the turns that another message has replaced.
+    """Return the export as a document, without replaced or withdrawn messages.
 
-    What tools have said stands in fences, which no text in them can close.
+    Tool output is fenced so that no text in it can close the fence. Code that a message leaves open is closed after it.
     """
     title = " ".join(str(export["title"]).split()) or _("Conversation")
     parts = [f"# {title}", _("Exported at %(at)s") % {"at": export["exported_at"]}]
     for turn in export["turns"]:
-        if turn["replaced_by"] is None:
+        if turn["replaced_by"] is None and turn["ended_by_source"] != CancelSource.WITHDRAWN:
             parts += _turn(turn)
     return "\n\n".join(parts) + "\n"
+
+
+def _beginning(turn: Json) -> Iterator[str]:
+    if turn["summary"]:
+        yield f"## {_('Summary of the oldest messages')}"
+        yield _fenced(turn["summary"], "text")
+    if not turn["messages"]:  # the turn ended before it began
+        yield f"## {_('You')} · {turn['queued_at']}"
+        yield from map(_file, turn["attachments"])
+        yield _closed(turn["user_message"])
 
 
 def _turn(turn: Json) -> Iterator[str]:
     calls = {call["tool_id"]: call for call in turn["calls"]}
     author = turn["agent"] or _("Agent")
-    if not turn["messages"]:  # it ended before it began
-        yield f"## {_('You')} · {turn['queued_at']}"
-        yield from map(_file, turn["attachments"])
-        yield turn["user_message"]
+    yield from _beginning(turn)
     for message in turn["messages"]:
         name = _("You") if message["role"] == "user" else author
         yield f"## {name} · {message['at']}"
+        if thoughts := message.get("thoughts"):
+            took = format_duration(max(round(thoughts["duration_ms"], -3), 1000))
+            yield f"### {_('Thought for %(time)s') % {'time': took}}"
+            yield _fenced(thoughts["text"], "text")
         for block in message["content"]:
             if block["type"] == "text":
-                yield block["text"]
+                yield _closed(block["text"])
             elif block["type"] in ("image", "document"):
                 yield _file(block)
             elif block["type"] == "tool_use" and block["id"] in calls:
@@ -53,18 +77,18 @@ def _turn(turn: Json) -> Iterator[str]:
         if message["interrupted"]:
             yield f"*{_('The answer was cut off here.')}*"
     if turn["status"] != "completed":
-        yield f"*{_('Turn')}: {_ending(turn)}*"
+        yield f"*{_('Task')}: {_ending(turn)}*"
 
 
 def _ending(turn: Json) -> str:
-    """How a turn ended, and why, in the words of the reader."""
+    """Return how and why a turn ended, in the reader's language."""
     reason = dict(cancel_reasons()).get(turn["ended_by_reason"], "")
     why = sentence(turn["error_message"]) if turn["error_message"] else str(reason)
     return ": ".join(filter(None, (turn_status(turn["status"]), why)))
 
 
 def _file(block: Json) -> str:
-    """A file by its name: the export does not hold it."""
+    """Return the name of a file, because the export does not contain the file itself."""
     return (
         f"*{_('File')}: {block['name']} ({block['media_type']}, {filesizeformat(block['size'])})*"
     )
@@ -79,6 +103,27 @@ def _call(call: Json) -> Iterator[str]:
     if call.get("result"):
         yield _fenced(call["result"], "text")
     yield from map(_file, call.get("images", []))
+
+
+def _closed(text: str) -> str:
+    """Return the text, and close code or HTML that would otherwise swallow the text after it."""
+    if not _MAY_STAY_OPEN.search(text):
+        return text
+    # Only blocks are parsed, because inline markup does not matter here and is slow for long texts.
+    last = _parser().parse(f"{text}\n\n# 1\n")[-1]
+    if last.type == "fence":
+        return f"{text}\n{last.markup}"
+    if last.type == "html_block":
+        html = last.content.lstrip().lower()
+        return f"{text}\n{next(end for start, end in _HTML_ENDS if html.startswith(start))}"
+    return text
+
+
+@cache
+def _parser() -> Any:
+    from markdown_it import MarkdownIt  # noqa: PLC0415 - most processes that start export nothing
+
+    return MarkdownIt("commonmark").disable("inline")
 
 
 def _fenced(text: str, language: str) -> str:

@@ -1,7 +1,7 @@
-"""The events of one conversation for one socket: in order, none missing, none twice (V3).
+"""The events of one conversation for one socket, in order, without gaps or duplicates (V3).
 
-The log in the database is the truth. A published event is taken if it is the next one. Otherwise it is only a reason
-to read the log. Events of this process come directly, those of others through the channel layer.
+The log in the database is authoritative. A published event is used directly if it is the next one; otherwise it only
+triggers a read of the log. Events of this process arrive directly, those of others through the channel layer.
 """
 
 import asyncio
@@ -12,23 +12,23 @@ from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
-import pydantic_core
 from django.contrib.auth.models import AbstractBaseUser
 
-from turns import selectors
+from turns import selectors, wire
+from turns.selectors.conversation_status import StreamingText
 from webchat.live_blocks import BlockReader
-from webchat.markdown import with_html, with_html_at_once, with_report_html
+from webchat.markdown import with_html, with_report_html
 from webchat.protocol.server_frames import Frame
 from webchat.send_queue import SendQueue
 from webchat.translation import for_reader
 
 PAGE_SIZE = 200
-MAX_WAITING = 1_000  # events and pieces of text, while the database stands still
-MAX_DELTAS = 256  # more than ten seconds of the twenty pieces that come in one
+MAX_WAITING = 1_000  # events and pieces of text while the database does not respond
+MAX_DELTAS = 256  # more than ten seconds of text, at twenty pieces a second
 
 
 class RecentDeltas:
-    """The last pieces of streamed text. They may not be stored yet: the stored text is up to a second old."""
+    """The latest pieces of streamed text, which may not be stored yet because the stored text lags by up to a second."""
 
     def __init__(self) -> None:
         self._turn_id = ""
@@ -37,12 +37,11 @@ class RecentDeltas:
         self._deltas: deque[tuple[int, str]] = deque(maxlen=MAX_DELTAS)
 
     def add(self, delta: Mapping[str, Any]) -> bool:
-        """Remember a piece; the first one of a message ends the message before. Return False if it is late.
+        """Store a piece. The first piece of a message ends the previous message. Return False if the piece is late.
 
-        The channel layer may bring a piece after the log has shown its message.
+        The channel layer may deliver a piece after its whole message was read from the log.
         """
-        turn_id, step = self._finished
-        if delta["turn_id"] == turn_id and delta.get("step", step + 1) <= step:
+        if self.is_late(delta):
             return False
         if delta["offset"] == 0 or delta["turn_id"] != self._turn_id:
             self._deltas.clear()
@@ -51,47 +50,41 @@ class RecentDeltas:
         self._deltas.append((delta["offset"], delta["text"]))
         return True
 
+    def is_late(self, delta: Mapping[str, Any]) -> bool:
+        """Whether the message of a piece is already complete."""
+        turn_id, step = self._finished
+        return bool(delta["turn_id"] == turn_id and delta.get("step", step + 1) <= step)
+
     def finish(self, turn_id: str, step: int) -> None:
-        """Drop the pieces of a turn: the message of this step is complete."""
+        """Drop the pieces of a turn, because the message of this step is complete."""
         self._finished = (turn_id, step)
         if turn_id == self._turn_id:
             self._deltas.clear()
 
-    def complete(self, stored: str, *, turn_id: str) -> str:
-        """Return the stored text with the pieces that go on where it ends."""
-        text = stored
+    def complete(self, beginning: str, *, turn_id: str) -> str:
+        """Return the stored text, extended by the pieces that follow it."""
+        text = beginning
         for offset, piece in self._deltas if turn_id == self._turn_id else ():
             if offset <= len(text):
                 text = text[:offset] + piece + text[offset + len(piece) :]
         return text
 
+    def length_of(self, turn_id: str, step: int) -> int:
+        """Return the end of the last piece of a message; 0 = no piece is known."""
+        if not self._deltas or (turn_id, step) != (self._turn_id, self._step):
+            return 0
+        offset, piece = self._deltas[-1]
+        return offset + len(piece)
+
     def step_of(self, turn_id: str) -> int:
-        """Return the step that the pieces of a turn belong to; 0 = there are none, or they do not say."""
+        """Return the step of a turn's pieces; 0 = there are no pieces, or they have no step."""
         return self._step if self._deltas and turn_id == self._turn_id else 0
 
 
-class Published:
-    """An event or a piece of text on its way to sockets. It is encoded once for each language."""
-
-    __slots__ = ("_texts", "event")
-
-    def __init__(self, event: Mapping[str, Any]) -> None:
-        rendered = with_html_at_once(event) if event["type"] == "message" else None
-        self.event = rendered or event
-        self._texts: dict[str, str] = {}
-
-    def text_in(self, language: str) -> str:
-        """Return the event as it is sent to whoever reads this language."""
-        if language not in self._texts:
-            self._texts[language] = encode(for_reader(self.event, language))
-        return self._texts[language]
-
-
 class Feed:
-    """Puts events into a socket's send queue; `sent` is the number of the last one, None before `hello`.
+    """Puts events into a socket's send queue. `sent` is the number of the last one, None before `hello`.
 
-    An event that needs the database or a thread waits in the inbox, with all that comes after it. `on_waiting`
-    is called then: it lets a task read the inbox.
+    Events that this process publishes wait in the inbox. `on_waiting` is then called so that a task reads the inbox.
     """
 
     def __init__(
@@ -109,40 +102,38 @@ class Feed:
         self._on_waiting = on_waiting
         self._lock = asyncio.Lock()
         self._loop = asyncio.get_running_loop()
-        self._inbox: deque[Published] = deque()
+        self._inbox: deque[Mapping[str, Any]] = deque()
         self._is_reading = False
         self._deltas = RecentDeltas()
         self._blocks: BlockReader | None = None
 
     def ask_for_html(self) -> None:
-        """Send finished blocks of streaming answers as HTML, too."""
+        """Also send finished blocks of streaming answers as HTML."""
         self._blocks = BlockReader(self.conversation_id, offer=self._offer)
 
     def close(self) -> None:
-        """Take nothing more."""
+        """Accept nothing more."""
         if self._blocks is not None:
             self._blocks.close()
 
     def start_after(self, seq: int) -> None:
-        """Begin after this event."""
+        """Send the events after the one with this number."""
         self.sent = seq
         self._let_read()
 
-    def take(self, published: Published) -> None:
-        """Take what this process published: at once, unless something is before it. From any event loop."""
+    def take(self, event: Mapping[str, Any]) -> None:
+        """Put an event or piece of text of this process into the inbox. Safe to call from any event loop."""
         if asyncio.get_running_loop() is not self._loop:
             with suppress(RuntimeError):  # the loop of the socket is closed
-                self._loop.call_soon_threadsafe(self.take, published)
-            return
-        has_to_wait = bool(self._inbox) or self._lock.locked()
-        if not has_to_wait and self._take_now(published):
-            return
-        if len(self._inbox) < MAX_WAITING:  # beyond it the client sees the gap and asks
-            self._inbox.append(published)
+                self._loop.call_soon_threadsafe(self.take, event)
+        elif (
+            len(self._inbox) < MAX_WAITING
+        ):  # if the inbox is full, the client notices the gap and requests the text
+            self._inbox.append(event)
             self._let_read()
 
     async def read_inbox(self) -> None:
-        """Take what waits, in order."""
+        """Handle the waiting items in order."""
         try:
             async with self._lock:
                 while self._inbox:
@@ -153,46 +144,55 @@ class Feed:
         self._end_reading()
 
     async def receive(self, message: Mapping[str, Any]) -> None:
-        """Take a message of the channel layer: an event, streamed text, or the number of a large event."""
+        """Handle a message of the channel layer: an event, streamed text, or the number of a large event."""
         async with self._lock:
             if "event" in message:
-                await self._take(Published(message["event"]))
+                await self._take(message["event"])
             elif self.sent is not None and self._is_open and message["seq"] > self.sent:
                 await self._send_from_log(self.sent)
 
     async def catch_up(self) -> None:
-        """Send what the log has beyond the last event sent."""
+        """Send the events in the log after the last one sent."""
         async with self._lock:
             if self.sent is not None:
                 await self._send_from_log(self.sent)
 
+    async def catch_up_text(self, part: StreamingText) -> None:
+        """Send the stored text of a message after its last known piece."""
+        async with self._lock:
+            turn_id, step = str(part.turn_id), part.step
+            offset = self._deltas.length_of(turn_id, step)
+            if len(part.text) > offset:
+                delta = {"type": "text_delta", "turn_id": turn_id, "step": step, "offset": offset}
+                await self._take({**delta, "text": part.text[offset:]})
+
     async def send_text(
         self, turn_id: UUID, *, user: AbstractBaseUser, is_asked: bool = True
     ) -> bool:
-        """Send the whole text so far of a running turn, in its place among the pieces. Return whether there was room.
+        """Send the text of a running turn so far, in order with its pieces. Return whether the queue had room.
 
-        Where nobody has asked, no text is no frame.
+        An empty text is sent only if the client requested it.
         """
         async with self._lock:
-            stored, step = await selectors.partial_text(turn_id=turn_id, user=user)
-            text = self._deltas.complete(stored, turn_id=str(turn_id))
+            beginning, step = await selectors.partial_text(turn_id=turn_id, user=user)
+            text = self._deltas.complete(beginning, turn_id=str(turn_id))
             step = self._deltas.step_of(str(turn_id)) or step
             if self._blocks is not None:
                 text, step = self._blocks.complete(text, turn_id=str(turn_id), step=step)
             delta = {"type": "text_delta", "turn_id": str(turn_id), "text": text, "offset": 0}
             delta |= {"step": step} if step else {}
-            return not (text or is_asked) or self._send_text(delta, encode(delta))
+            return not (text or is_asked) or self._send_text(delta)
 
     @property
     def _is_open(self) -> bool:
-        """Whether events are sent as they come; else the log has them, and will be read."""
+        """Whether events are sent as they arrive. Otherwise they are read from the log later."""
         return not (self._send_queue.is_behind or self._send_queue.is_closing)
 
     def _offer(self, frame: str) -> bool:
-        return self._is_open and self._send_queue.offer(frame)
+        return self._is_open and self._send_queue.offer_text(frame)
 
-    def _send_text(self, delta: Mapping[str, Any], frame: str) -> bool:
-        is_sent = self._send_queue.offer(frame)
+    def _send_text(self, delta: Mapping[str, Any]) -> bool:
+        is_sent = self._send_queue.offer_text(encode(delta))
         if is_sent and self._blocks is not None:
             self._blocks.note(delta)
         return is_sent
@@ -206,29 +206,19 @@ class Feed:
         self._is_reading = False
         self._let_read()
 
-    async def _take(self, published: Published) -> None:
-        if self.sent is None or self._take_now(published):
+    async def _take(self, event: Mapping[str, Any]) -> None:
+        if self.sent is None or not self._is_open:
             return
-        if published.event["seq"] == self.sent + 1:
-            await self._send([published.event])
-        else:
-            await self._send_from_log(self.sent)
-
-    def _take_now(self, published: Published) -> bool:
-        """Take it if that needs nobody else. Return False if it does, or if the client has not said hello."""
-        event = published.event
-        if self.sent is None:
-            return False
-        if not self._is_open:
-            return True
-        if "seq" not in event:
+        if event["type"] == "thought_delta":  # the message will contain any lost text
+            if not self._deltas.is_late(event):
+                self._send_queue.offer_text(encode(event))
+        elif "seq" not in event:
             if self._deltas.add(event):
-                self._send_text(event, published.text_in(self._language))
+                self._send_text(event)
+        elif event["seq"] == self.sent + 1:
+            await self._send([event])
         elif event["seq"] > self.sent:
-            if event["seq"] != self.sent + 1 or _needs_html(event):
-                return False
-            self._send_event(event, published.text_in(self._language))
-        return True
+            await self._send_from_log(self.sent)
 
     async def _send_from_log(self, after: int) -> None:
         while self._send_queue.has_room:
@@ -244,25 +234,21 @@ class Feed:
 
     async def _send(self, events: Sequence[Mapping[str, Any]]) -> bool:
         for event in await complete(events):
-            if not self._send_event(event, encode(for_reader(event, self._language))):
+            if not self._send_queue.offer(encode(for_reader(event, self._language))):
                 return False
-        return True
-
-    def _send_event(self, event: Mapping[str, Any], text: str) -> bool:
-        if not self._send_queue.offer(text):
-            return False
-        self.sent = event["seq"]
-        if event["type"] == "message":
-            self._deltas.finish(event["turn_id"], event["step"])
-            if self._blocks is not None:
-                self._blocks.finish(event["turn_id"], event["step"])
+            self.sent = event["seq"]
+            if event["type"] == "message":
+                self._deltas.finish(event["turn_id"], event["step"])
+                if self._blocks is not None:
+                    self._blocks.finish(event["turn_id"], event["step"])
         return True
 
 
 async def complete(events: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-    """Return the events as clients get them: messages, and reports that begin a turn, with their HTML."""
-    if not any(map(_needs_html, events)):
-        return events
+    """Return the events as they are sent to clients.
+
+    Messages, and reports that begin a turn, get HTML; calls get readable arguments.
+    """
     messages = [event for event in events if event["type"] == "message"]
     carriers = [event for event in events if event["type"] == "turn_start" and event.get("reports")]
     rendered = [
@@ -270,14 +256,11 @@ async def complete(events: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str,
         *(await with_report_html(carriers) if carriers else ()),
     ]
     complete = {event["seq"]: event for event in rendered}
-    return [complete.get(event["seq"], event) for event in events]
+    return [_with_arguments(complete.get(event["seq"], event)) for event in events]
 
 
-def _needs_html(event: Mapping[str, Any]) -> bool:
-    kind = event["type"]
-    if kind == "message":
-        return "html" not in event
-    return bool(kind == "turn_start" and event.get("reports"))
+def _with_arguments(event: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {**event, "arguments": wire.arguments_of(event["input"])} if "input" in event else event
 
 
 def encode_frame(frame: Frame) -> str:
@@ -285,7 +268,33 @@ def encode_frame(frame: Frame) -> str:
 
 
 def encode(frame: Mapping[str, Any]) -> str:
-    try:
-        return pydantic_core.to_json(frame).decode()  # in a seventh of the time
-    except ValueError:  # half a character: nobody but the other one takes it
-        return json.dumps(frame, ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(frame, separators=(",", ":"))
+
+
+class LocalFeeds:
+    """An event sink that passes events to the feeds of their conversation."""
+
+    def __init__(self) -> None:
+        self._feeds: dict[UUID, set[Feed]] = {}
+
+    def add(self, feed: Feed) -> None:
+        """Start passing events to a feed."""
+        self._feeds.setdefault(feed.conversation_id, set()).add(feed)
+
+    def remove(self, feed: Feed) -> None:
+        """Stop passing events to a feed."""
+        if feeds := self._feeds.get(feed.conversation_id):
+            feeds.discard(feed)
+            if not feeds:
+                del self._feeds[feed.conversation_id]
+
+    async def publish(self, conversation_id: UUID, event: dict[str, Any]) -> None:
+        self.push(conversation_id, event)
+
+    def push(self, conversation_id: UUID, event: dict[str, Any]) -> None:
+        """Pass on an event or a piece of text. Safe to call from any event loop."""
+        for feed in tuple(self._feeds.get(conversation_id, ())):
+            feed.take(event)
+
+
+local_feeds = LocalFeeds()

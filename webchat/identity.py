@@ -1,4 +1,4 @@
-"""Who is behind a connection, asked again each time: a socket outlives sign-outs, revoked tokens, switched-off accounts."""
+"""The user of a connection, read each time because a socket outlives sign-outs, revoked tokens and disabled accounts."""
 
 import hashlib
 from collections.abc import Mapping
@@ -16,25 +16,25 @@ from webchat.exceptions import SignedOut
 
 
 class _ReadOnlySession(dict[str, Any]):
-    """The content of a session that Django shall check only: a socket cannot give the browser another cookie."""
+    """A session that Django only verifies, because a socket cannot give the browser a new cookie."""
 
     def cycle_key(self) -> None:
-        """Keep the key of a session that one of `SECRET_KEY_FALLBACKS` verifies. The next page gets another."""
+        """Keep the key of a session that one of `SECRET_KEY_FALLBACKS` verified. The next page request rotates it."""
 
     def flush(self) -> None:
-        """Keep a session that nothing verifies; nobody is signed in by it."""
+        """Keep an unverified session. It authenticates no user."""
 
 
 def user_of_session(session_key: str) -> AbstractBaseUser | None:
     request: Any = HttpRequest()
-    stored = import_module(settings.SESSION_ENGINE).SessionStore(session_key)
-    request.session = _ReadOnlySession(stored.items())
+    session = import_module(settings.SESSION_ENGINE).SessionStore(session_key)
+    request.session = _ReadOnlySession(session.items())
     user = auth.get_user(request)
     return user if isinstance(user, AbstractBaseUser) and user.is_active else None
 
 
 def user_of(scope: Mapping[str, Any]) -> AbstractBaseUser:
-    """Return the user of a socket as the database knows them now; raise `SignedOut` if there is none."""
+    """Return the current user of a socket from the database. Raise `SignedOut` if there is none."""
     user = (
         api_tokens.find_user(scope["token"])
         if "token" in scope
@@ -49,12 +49,12 @@ current_user = run_in_query_thread(user_of)
 
 
 def fingerprint(session_key: str | None) -> str:
-    """Return what may go through the channel layer in place of a session's key."""
+    """Return a hash of a session's key that may go through the channel layer."""
     return hashlib.sha256((session_key or "").encode()).hexdigest()
 
 
 def session_fingerprint(scope: Mapping[str, Any]) -> str | None:
-    """Return the fingerprint of a socket's session, or None if it has none."""
+    """Return the fingerprint of a socket's session, or None without a session."""
     key = _session_key(scope)
     return fingerprint(key) if key else None
 

@@ -1,27 +1,40 @@
-"""The finished blocks of an answer while it streams, rendered once for all sockets that asked for HTML.
+"""Renders the finished blocks of a streaming answer once for all sockets that requested HTML.
 
-The message that follows has the HTML of the whole. That is the truth, and it takes the place of these blocks.
+A block is finished when no further text can change it. `GrowingText` decides when to search for finished blocks, and
+`finished_length` searches. The message that follows has the HTML of the whole text and replaces these blocks.
 """
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, TypeAlias
+from functools import cache, cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
 
 from governance.per_loop import PerLoop
+from governance.threads import run_in_thread
 from turns.processes import background
-from webchat.markdown import render_markdown
-from webchat.markdown_blocks import GrowingText, finished_length
+from webchat.markdown import fence_after, render_markdown
 from webchat.protocol.server_frames import TextHtml
 
 Delta: TypeAlias = Mapping[str, Any]
+MAX_TEXT = 200_000  # characters of an answer that are rendered while it streams
+MAX_BLOCK = (
+    10_000  # characters to search for the end of a block; the end of code is known without a search
+)
+_MAY_END = re.compile(r"[ \t]*\r?$| {0,3}(?:#|```|~~~|[-*_=])")  # a line that may end a block
+_WORDS = re.compile(r"(?:\*\*)?[^\W\d_]")  # starts a line of a paragraph or a table
+_LINE_END = re.compile(r"\r\n?|\n")
+_CLOSING = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*$")
+_GO_ON = {"bullet_list_open", "ordered_list_open", "code_block"}  # even after a blank line
+_SINGLE = {"heading_open", "hr"}  # they cannot grow
 
 
 @dataclass(frozen=True, kw_only=True)
 class Blocks:
-    """Blocks that were finished at the same time, and where they stand in the text."""
+    """Blocks that were finished at the same time, with their position in the text."""
 
     turn_id: str
     offset: int
@@ -30,16 +43,16 @@ class Blocks:
 
     @cached_property
     def frame(self) -> str:
-        """What is sent of them, encoded once."""
+        """Return the encoded frame of the blocks, which is encoded only once."""
         frame = TextHtml(turn_id=self.turn_id, offset=self.offset, end=self.end, html=self.html)
         return frame.model_dump_json()
 
 
 class LiveAnswer:
-    """The answer that streams in a conversation: what of it is finished, for all sockets of one event loop."""
+    """The streaming answer of a conversation and its finished blocks, shared by all sockets of one event loop."""
 
     def __init__(self, rendering: asyncio.Lock) -> None:
-        self.message = ("", 0)  # its turn and its step
+        self.message = ("", 0)  # turn and step
         self.blocks: list[Blocks] = []
         self.readers: set[BlockReader] = set()
         self._growing = GrowingText()
@@ -49,14 +62,14 @@ class LiveAnswer:
         self._is_rendering = False
 
     def add(self, delta: Delta) -> None:
-        """Take a piece of text; each socket brings it, and the first one counts."""
+        """Add a piece of text. Every socket passes it on, and only the first copy is used."""
         message, offset, text = message_of(delta), delta["offset"], delta["text"]
         if message != self.message:
             if offset > 0 or (message[0] == self.message[0] and message[1] < self.message[1]):
-                return  # late, or its beginning is not known here
+                return  # late, or the text before it is unknown
             self._begin(message)
         if offset > self._length:
-            return  # who asks for all of it brings it here
+            return  # a socket that requests the whole text supplies it
         text = text[self._length - offset :]
         self._length += len(text)
         self._pieces.append(text)
@@ -71,7 +84,7 @@ class LiveAnswer:
         return self._pieces[0]
 
     def finish(self, message: tuple[str, int]) -> None:
-        """Forget the answer: its message is complete."""
+        """Drop the answer, because its message is complete."""
         if message == self.message:
             self._begin(("", 0))
 
@@ -89,10 +102,10 @@ class LiveAnswer:
         finally:
             self._is_rendering = False
 
-    async def _render_finished(self, growing: GrowingText) -> None:
+    async def _render_finished(self, growing: "GrowingText") -> None:
         try:
             async with self._rendering:
-                length, html = await asyncio.to_thread(_render_finished, growing.search())
+                length, html = await run_in_thread(_render_finished, growing.search())
         except BaseException:
             growing.give_up()
             raise
@@ -107,7 +120,7 @@ class LiveAnswer:
 
 
 def _render_finished(text: str) -> tuple[int, str]:
-    """Return how much of a text is finished, and its HTML. This takes a thread some milliseconds."""
+    """Return the length and HTML of the finished text. This takes some milliseconds, so it runs in a thread."""
     length = finished_length(text)
     return length, render_markdown(text[:length])
 
@@ -118,20 +131,20 @@ def message_of(delta: Delta) -> tuple[str, int]:
 
 
 class LiveAnswers:
-    """The answers that are read on one event loop. They are rendered one by one: however many stream, they take one thread."""
+    """The streaming answers of one event loop. They are rendered one at a time, so that they use only one thread."""
 
     def __init__(self) -> None:
         self.by_conversation: dict[UUID, LiveAnswer] = {}
         self._rendering = asyncio.Lock()
 
     def of(self, conversation_id: UUID) -> LiveAnswer:
-        """Return the answer of a conversation, made now if nobody reads it yet."""
+        """Return the answer of a conversation, and create it for its first reader."""
         if conversation_id not in self.by_conversation:
             self.by_conversation[conversation_id] = LiveAnswer(self._rendering)
         return self.by_conversation[conversation_id]
 
     def forget(self, conversation_id: UUID) -> None:
-        """Drop the answer of a conversation that nobody reads."""
+        """Drop the answer of a conversation without readers."""
         answer = self.by_conversation.get(conversation_id)
         if answer is not None and not answer.readers:
             del self.by_conversation[conversation_id]
@@ -141,7 +154,7 @@ live_answers: PerLoop[LiveAnswers] = PerLoop()
 
 
 class BlockReader:
-    """What one client has of the answer: it gets each block once, after the block's text. `offer` returns whether it was sent."""
+    """One client's position in the answer. It gets each block once, after its text. `offer` returns whether it sent a frame."""
 
     def __init__(self, conversation_id: UUID, *, offer: Callable[[str], bool]) -> None:
         self._conversation_id = conversation_id
@@ -154,14 +167,14 @@ class BlockReader:
         self._sent = 0  # of the blocks
 
     def complete(self, text: str, *, turn_id: str, step: int) -> tuple[str, int]:
-        """Return the answer's text so far and its step, where more is known here than this text."""
+        """Return the text so far and its step, extended if more text is known here."""
         live = self._answer
         if live.message[0] != turn_id or live.message[1] < step or len(live.text) <= len(text):
             return text, step
         return live.text, live.message[1]
 
     def note(self, delta: Delta) -> None:
-        """The client has got a piece of text."""
+        """Record that the client received a piece of text."""
         self._answer.add(delta)
         offset, end = delta["offset"], delta["offset"] + len(delta["text"])
         if offset == 0:
@@ -171,7 +184,6 @@ class BlockReader:
         self.send()
 
     def send(self) -> None:
-        """Send the blocks that are finished."""
         if self._message != self._answer.message:
             return
         for blocks in self._answer.blocks[self._sent :]:
@@ -180,11 +192,147 @@ class BlockReader:
             self._sent += 1
 
     def finish(self, turn_id: str, step: int) -> None:
-        """The client has got the whole message."""
+        """Record that the client received the whole message."""
         self._answer.finish((turn_id, step))
         self._message = ("", 0)
 
     def close(self) -> None:
-        """Read no more; what nobody reads is forgotten."""
+        """Stop reading, and drop the answer if it has no other readers."""
         self._answer.readers.discard(self)
         self._answers.forget(self._conversation_id)
+
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
+
+
+class GrowingText:
+    """The unfinished end of an answer. Adding a piece takes constant time, however long the text is."""
+
+    def __init__(self) -> None:
+        self.offset = 0  # position of the text in the answer
+        self._begin("")
+
+    @property
+    def is_due(self) -> bool:
+        return self._may_have_end and len(self._text) >= self._enough
+
+    def add(self, text: str) -> None:
+        if self._is_given_up:
+            return
+        self._text += text[: MAX_TEXT - self.offset - len(self._text)]
+        if "\n" in text or self._is_after_blank:
+            self._scan()
+
+    def search(self) -> str:
+        """Return the text that may begin with finished blocks."""
+        self._may_have_end = False
+        return self._text if self._is_code else self._text[:MAX_BLOCK]
+
+    def drop(self, length: int) -> None:
+        """Drop the finished text. After an unsuccessful search the text must grow by a quarter before the next one."""
+        self.offset += length
+        if length:
+            self._begin(self._text[length:])
+        elif len(self._text) < MAX_BLOCK:
+            self._enough = len(self._text) * 5 // 4
+            self._scan()
+        else:
+            self.give_up()
+
+    def give_up(self) -> None:
+        """Stop searching, because the final message will contain the rest."""
+        self._begin("")
+        self._is_given_up = True
+
+    def _begin(self, text: str) -> None:
+        self._text = text
+        self._is_given_up = self._may_have_end = self._is_after_blank = self._has_begun = False
+        self._enough = 0
+        self._scanned = 0  # up to the last, incomplete line
+        self._fence = ""  # the opening fence of the code at the start of the text
+        self._is_code = False  # whether that code has ended
+        self._scan()
+
+    def _scan(self) -> None:
+        """Scan new lines up to one that may end a block."""
+        while not self.is_due and (self._fence or self._scanned < MAX_BLOCK):
+            if not (end := self._text.find("\n", self._scanned) + 1):
+                break
+            self._scan_line(self._text[self._scanned : end])
+            self._scanned = end
+        self._look_for_paragraph()
+
+    def _look_for_paragraph(self) -> None:
+        """Request a search before a paragraph, because the block before it has certainly ended."""
+        if self._is_after_blank and _WORDS.match(self._text, self._scanned):
+            self._may_have_end, self._is_after_blank, self._enough = True, False, 0
+
+    def _scan_line(self, line: str) -> None:
+        is_blank = not line.strip()
+        was_code = bool(self._fence)
+        self._look_for_paragraph()
+        if was_code or not (self._has_begun or is_blank):
+            self._fence = fence_after(line, self._fence)
+        self._is_code = self._is_code or (was_code and not self._fence)
+        if self._is_code or not (self._fence or was_code):
+            may_end = self._is_code or self._is_after_blank or _MAY_END.match(line)
+            self._may_have_end = self._may_have_end or bool(may_end)
+        self._is_after_blank = is_blank and not self._fence
+        self._has_begun = self._has_begun or not is_blank
+
+
+def finished_length(text: str) -> int:
+    """Return the length of the finished blocks at the beginning, including the blank lines after them."""
+    lines_text = text[: _known_length(text)]
+    blocks = [
+        token for token in _parser().parse(lines_text) if token.level == 0 and token.nesting >= 0
+    ]
+    starts = [0, *(line_end.end() for line_end in _LINE_END.finditer(lines_text))]
+    lines = [lines_text[start:end].rstrip("\r\n") for start, end in pairwise(starts)]
+    if blocks and not _is_finished(blocks[-1], lines):
+        blocks.pop()
+    if not blocks:
+        return 0
+    end = _end_of(blocks[-1])
+    while end < len(lines) and _is_blank(lines[end]):
+        end += 1
+    return starts[end]
+
+
+def _known_length(text: str) -> int:
+    """Return the end of the known lines: complete lines, and a last line that begins with words."""
+    end = text.rfind("\n") + 1
+    return len(text) if _WORDS.match(text, end) else end
+
+
+def _is_finished(block: "Token", lines: list[str]) -> bool:
+    """Whether the last block of the text can no longer grow."""
+    if block.type in _SINGLE:
+        return True
+    end = _end_of(block)
+    if block.type == "fence":
+        closing = _CLOSING.match(lines[end - 1]) if end <= len(lines) else None
+        is_other_line = block.map is not None and end - 1 > block.map[0]
+        return bool(closing and is_other_line and closing[1].startswith(block.markup))
+    return block.type not in _GO_ON and end < len(lines) and _is_blank(lines[end])
+
+
+def _end_of(block: "Token") -> int:
+    """Return the number of the line after a block."""
+    return block.map[1] if block.map else 0
+
+
+def _is_blank(line: str) -> bool:
+    return not line.strip(" \t")
+
+
+@cache
+def _parser() -> "MarkdownIt":
+    """Return a parser for blocks only, with the same block rules as `markdown_rules`."""
+    from markdown_it import MarkdownIt  # noqa: PLC0415 - most processes that start parse nothing
+
+    parser = MarkdownIt("commonmark", {"html": False}).enable("table")
+    parser.core.ruler.enableOnly(["normalize", "block"])
+    return parser

@@ -1,12 +1,14 @@
-"""Polls the database once for all sockets of the process: the ends of logs, the status of conversations.
+"""Polls the database once for all sockets of the process, for new events and the status of conversations.
 
-The channel layer may lose messages. The next message shows the gap, but no message follows the last one of a turn.
-The heartbeat would find that gap late, because it queries for each socket and so must be rare.
-An event of this process starts a poll at once.
+The channel layer may lose messages. The next message reveals the gap, but no message follows the last one of a turn.
+The heartbeat would find that gap late, because it queries for each socket and therefore runs rarely.
+An event of this process triggers a poll immediately. While the layer is unavailable, the poller polls twice a second and
+also reads the stored part of streamed text.
 """
 
 import asyncio
 import logging
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from contextvars import Context
 from typing import Any, Protocol
@@ -14,12 +16,19 @@ from uuid import UUID
 
 from turns import EVENTS
 from turns.selectors import conversation_status
+from turns.selectors.conversation_status import Overview, StatusMark, StreamingText
+from webchat.broadcast import is_layer_shared, layer_state
 from webchat.conf import app_settings
-from webchat.overview_tracker import EncodedOverview
+from webchat.protocol import server_frames
+from webchat.translation import for_reader
 
 logger = logging.getLogger(__name__)
 
 MIN_INTERVAL = 0.5  # seconds between two polls
+_COUNTED = {
+    "expires_in_ms",
+    "elapsed_ms",
+}  # change with every poll, but the client counts them itself
 
 
 class Subscriber(Protocol):
@@ -28,17 +37,26 @@ class Subscriber(Protocol):
     conversation_id: UUID
     user_id: Any
 
-    async def catch_up_to(self, last_seq: int) -> None:
-        """Send the events up to `last_seq` that were not sent yet. Never raises."""
+    @property
+    def has_layer(self) -> bool:
+        """Whether it receives events of other processes through the channel layer."""
         ...
 
-    def update_overview(self, overview: EncodedOverview) -> None:
-        """Send what the client does not know of this overview. Never raises."""
+    async def catch_up_to(self, last_seq: int) -> None:
+        """Send the missing events up to `last_seq`. Never raises."""
+        ...
+
+    async def catch_up_text(self, part: StreamingText) -> None:
+        """Send the stored part of a streamed text that was not sent yet. Never raises."""
+        ...
+
+    def update_overview(self, overview: Overview) -> None:
+        """Send the overview if the client does not have it yet. Never raises."""
         ...
 
 
 class LogPoller:
-    """Polls for the sockets of one event loop; its task lives as long as there is one."""
+    """Polls for the sockets of one event loop. Its task runs while there are sockets."""
 
     def __init__(self) -> None:
         self._subscribers: set[Subscriber] = set()
@@ -47,7 +65,7 @@ class LogPoller:
         self._wakeup = asyncio.Event()
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Add a socket, and poll now."""
+        """Add a socket and poll immediately."""
         self._subscribers.add(subscriber)
         if self._task is None or self._task.done():
             self._loop, self._wakeup = asyncio.get_running_loop(), asyncio.Event()
@@ -65,38 +83,52 @@ class LogPoller:
                 await task
 
     async def publish(self, _conversation_id: UUID, event: dict[str, Any]) -> None:
-        """Poll at once after an event that changes a status; this is a sink of the turns."""
+        """Poll immediately after an event that changes a status. This makes the poller an event sink."""
         declared = EVENTS.get(event["type"])
         may_change = declared is not None and declared.changes_status
-        if not (may_change and self._subscribers and self._loop is not None):
-            return
-        if asyncio.get_running_loop() is self._loop:
-            self._wakeup.set()
-            return
-        with suppress(RuntimeError):  # the loop of the sockets is closed
-            self._loop.call_soon_threadsafe(self._wakeup.set)
+        if may_change and self._subscribers and self._loop is not None:
+            with suppress(RuntimeError):  # the loop of the sockets is closed
+                self._loop.call_soon_threadsafe(self._wakeup.set)
 
     def push(self, _conversation_id: UUID, _delta: dict[str, Any]) -> None:
-        """Streamed text changes no status."""
+        """Do nothing, because streamed text changes no status."""
 
     async def poll(self) -> None:
-        """Query the database once, and pass the answers to all sockets."""
+        """Query the database once, and pass the results to all sockets."""
         subscribers = tuple(self._subscribers)
         conversation_ids = {subscriber.conversation_id for subscriber in subscribers}
         user_ids = {subscriber.user_id for subscriber in subscribers}
         overview = await conversation_status.look(owners=user_ids, conversations=conversation_ids)
         for subscriber in subscribers:
             await subscriber.catch_up_to(overview.last_seqs.get(subscriber.conversation_id, 0))
-        encoded = EncodedOverview(overview)
+        if self._has_no_layer:
+            texts = await conversation_status.streaming_texts(conversation_ids)
+            for subscriber in subscribers:
+                if (part := texts.get(subscriber.conversation_id)) is not None:
+                    await subscriber.catch_up_text(part)
         for subscriber in subscribers:
-            subscriber.update_overview(encoded)
-            await asyncio.sleep(0)  # streamed text does not wait for all of them
+            subscriber.update_overview(overview)
+            await asyncio.sleep(0)  # streamed text must not wait for all sockets
+
+    @property
+    def _has_no_layer(self) -> bool:
+        """Whether some sockets miss the events of other processes, because they were opened during an outage of the layer."""
+        return layer_state.is_away or (
+            is_layer_shared() and not all(subscriber.has_layer for subscriber in self._subscribers)
+        )
+
+    async def _until_due(self) -> None:
+        """Wait for the next poll, but stop waiting when the layer fails."""
+        now = asyncio.get_running_loop().time
+        due = now() + app_settings.LOG_CHECK_INTERVAL
+        while (seconds := due - now()) > 0 and not self._has_no_layer and not self._wakeup.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(seconds, MIN_INTERVAL)):
+                    await self._wakeup.wait()
 
     async def _run(self) -> None:
         while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(app_settings.LOG_CHECK_INTERVAL):
-                    await self._wakeup.wait()
+            await self._until_due()
             self._wakeup.clear()
             try:
                 await self.poll()
@@ -106,3 +138,65 @@ class LogPoller:
 
 
 log_poller = LogPoller()
+
+
+class OverviewTracker:
+    """Keeps the last overview that a client got. The first overview is always sent."""
+
+    def __init__(self, *, user_id: Any, conversation_id: UUID) -> None:
+        self._user_id = user_id
+        self._conversation_id = conversation_id
+        self._known: tuple[Any, ...] | None = None
+        # Not copied without this conversation, because all sockets of a person share the marks of a poll.
+        self._marks: Mapping[UUID, StatusMark] = {}
+
+    def changes(self, overview: Overview) -> server_frames.Overview | None:
+        """Return the frame to send, or None if nothing has changed. The frame is then considered sent."""
+        marks = overview.marks.get(self._user_id, {})
+        others, known_others = self._others_in(marks), self._others_in(self._marks)
+        self._marks = marks
+        questions = for_reader(overview.questions.get(self._conversation_id, []))
+        forms = for_reader(overview.forms.get(self._conversation_id, []))
+        background = for_reader(overview.background.get(self._conversation_id, []))
+        row = overview.latest.get(self._user_id)
+        latest: server_frames.LatestConversation | None = (
+            {"conversation_id": str(row.pk), "title": row.title} if row else None
+        )
+        edited_at = overview.edited.get(self._user_id)
+        content = (
+            _stable(questions),
+            _stable(forms),
+            _stable(background),
+            latest,
+            edited_at,
+        )
+        if content == self._known and others == known_others:
+            return None
+        self._known = content
+        return server_frames.Overview(
+            conversations=[_described(pk, mark) for pk, mark in others.items()],
+            questions=questions,
+            forms=forms,
+            latest=latest,
+            edited_at=edited_at.isoformat() if edited_at else None,
+            background=background,
+        )
+
+    def _others_in(self, marks: Mapping[UUID, StatusMark]) -> dict[UUID, StatusMark]:
+        return {pk: mark for pk, mark in marks.items() if pk != self._conversation_id}
+
+
+def _described(pk: UUID, mark: StatusMark) -> server_frames.BusyConversation:
+    return {
+        "conversation_id": str(pk),
+        "standing": mark.standing.value,
+        "asked_in": [str(place) for place in mark.asked_in],
+        "tools_running": mark.tools_running,
+        "is_queued": mark.is_queued,
+    }
+
+
+def _stable(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        {name: value for name, value in entry.items() if name not in _COUNTED} for entry in entries
+    ]

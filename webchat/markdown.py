@@ -1,11 +1,9 @@
-"""HTML of messages: Markdown rendered, then sanitised; on the event loop only where a thread would take longer.
+"""Renders the Markdown of messages as sanitised HTML, in a worker thread.
 
-Only the agent's text is Markdown. What a person typed is shown as typed.
+Only the agent's text is Markdown. A person's message is shown as typed.
 """
 
-import asyncio
 import re
-import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,15 +12,11 @@ from typing import Any
 
 from django.utils.html import escape
 
-BLOCK = 10_000  # characters rendered at once, so that no answer keeps a thread busy for long
-CACHE = 16_000_000  # bytes of blocks that were rendered last, and of their HTML
-QUICK = 2_000  # characters of a text that may be rendered on the event loop
-QUICK_MARKS = 50  # of them, those that may mean something: each takes up to 10 µs
-_RULES = "webchat.markdown_rules"
-_MARK = re.compile(r"[^\w ]|_")
-# A line in which no character means anything; only the number of a list would.
-_PLAIN = re.compile(r"(?!\d+\.(?: |$))[a-zA-Z0-9](?:[a-zA-Z0-9 ,.;:!?']*[a-zA-Z0-9,.;:!?'])?")
-_FENCES = ("```", "~~~")  # code is coloured, by modules that are imported when they are first used
+from governance.threads import run_in_thread
+from turns import wire
+
+BLOCK = 10_000  # characters rendered in one piece, so that no answer occupies a thread for long
+CACHE = 16_000_000  # bytes of recently rendered blocks and their HTML
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 
 
@@ -33,12 +27,12 @@ def text_of(content: Iterable[Mapping[str, Any]]) -> str:
 
 
 def render_markdown(text: str) -> str:
-    """Return safe HTML: no scripts, no styles, no images, links that open elsewhere and say nothing of us."""
+    """Return safe HTML without scripts, styles and images. Links open in a new tab and send no referrer."""
     return "".join(map(rendered.html_of, _blocks(text)))
 
 
 class RenderedBlocks:
-    """The HTML of the blocks that were rendered last, with their text together no larger than `max_bytes`."""
+    """A cache of recently rendered blocks. Their text and HTML take at most `max_bytes`."""
 
     def __init__(self, max_bytes: int) -> None:
         self.memory = 0
@@ -69,15 +63,13 @@ rendered = RenderedBlocks(CACHE)
 
 
 def _render_block(text: str) -> str:
-    if _PLAIN.fullmatch(text):
-        return f"<p>{text}</p>\n"
     from webchat import markdown_rules  # noqa: PLC0415 - most processes that start render nothing
 
     return markdown_rules.render(text)
 
 
 def _blocks(text: str) -> Iterator[str]:
-    """Yield a long text in pieces, cut between paragraphs if possible, and a long piece of code by lines."""
+    """Yield a long text in pieces, split between paragraphs if possible. Long code is split by lines."""
     if len(text) <= BLOCK:
         yield text
         return
@@ -98,28 +90,28 @@ def _blocks(text: str) -> Iterator[str]:
 
 
 def _lines(text: str) -> Iterator[str]:
-    """Give the lines with their ends; one that is very long in parts."""
+    """Yield the lines with their line ends. A very long line comes in parts."""
     for line in text.splitlines(keepends=True):
         for start in range(0, len(line), BLOCK):
             yield line[start : start + BLOCK]
 
 
 def fence_after(line: str, fence: str) -> str:
-    """Return the line that has begun the code in which the next line stands, empty = it stands in none."""
-    found = _FENCE.match(line)
-    if found is None:
+    """Return the opening fence of the code that contains the next line, or "" outside code."""
+    match = _FENCE.match(line)
+    if match is None:
         return fence
     if not fence:
-        if found[1][0] == "`" and "`" in line[found.end() :]:
-            return ""  # code in a line of its own
+        if match[1][0] == "`" and "`" in line[match.end() :]:
+            return ""  # code on a single line
         return line if line.endswith("\n") else f"{line}\n"
     opening = _FENCE.match(fence)
-    is_end = opening and found[1].startswith(opening[1]) and not line[found.end() :].strip()
+    is_end = opening and match[1].startswith(opening[1]) and not line[match.end() :].strip()
     return "" if is_end else fence
 
 
 def as_typed(text: str) -> str:
-    """Return the text itself as HTML, lines kept."""
+    """Return plain text as HTML with its line breaks."""
     return f"<p>{escape(text).replace(chr(10), '<br>')}</p>" if text else ""
 
 
@@ -130,31 +122,17 @@ def html_of(message: Mapping[str, Any]) -> str:
     return render_markdown(text) if message.get("role") == "assistant" else as_typed(text)
 
 
-def with_html_at_once(message: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return a message with its HTML. Return None if rendering it takes longer than asking a thread."""
-    content = message.get("content") or ()
-    text = text_of(content)
-    has_report = any(block.get("sub_agent") for block in content)
-    return _message_with_html(message) if _is_quick(text) and not has_report else None
-
-
-def _is_quick(text: str) -> bool:
-    if len(text) > QUICK:
-        return False
-    if not text or _PLAIN.fullmatch(text):
-        return True
-    has_few = len(_MARK.findall(text)) <= QUICK_MARKS
-    return has_few and _RULES in sys.modules and not any(fence in text for fence in _FENCES)
-
-
 async def with_html(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the messages with their HTML and that of the reports in them, rendered in a worker thread."""
-    return await asyncio.to_thread(lambda: [_message_with_html(message) for message in messages])
+    """Return the messages with the HTML of their texts and reports, and with the arguments of calls as text.
+
+    The HTML is rendered in a worker thread.
+    """
+    return await run_in_thread(lambda: [_message_with_html(message) for message in messages])
 
 
 async def with_report_html(starts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return `turn_start` events with the HTML of their reports, rendered in a worker thread."""
-    return await asyncio.to_thread(
+    return await run_in_thread(
         lambda: [
             {**start, "reports": [_report_with_html(report) for report in start["reports"]]}
             for start in starts
@@ -166,6 +144,8 @@ def _message_with_html(message: Mapping[str, Any]) -> dict[str, Any]:
     content = [
         {**block, "sub_agent": _report_with_html(block["sub_agent"])}
         if block.get("sub_agent")
+        else {**block, "arguments": wire.arguments_of(block["input"])}
+        if block.get("type") == "tool_use"
         else block
         for block in message.get("content") or ()
     ]
@@ -173,5 +153,5 @@ def _message_with_html(message: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _report_with_html(report: Mapping[str, Any]) -> dict[str, Any]:
-    """What a sub-agent has reported is an agent's text, like an answer."""
+    """Add the HTML of a report, which is Markdown like an answer."""
     return {**report, "html": render_markdown(str(report.get("text", "")))}

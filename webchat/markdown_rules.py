@@ -1,5 +1,6 @@
-"""Renders Markdown and cleans it: code gets its language and colours, bare addresses are links, images are text."""
+"""Renders and sanitises Markdown: code is highlighted, bare addresses become links, images become text."""
 
+import logging
 import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -13,6 +14,11 @@ from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
 
 from webchat import syntax_highlighting
+
+# The parser logs a DEBUG line for each rule that it tries, about a thousand for two answers.
+_parser_log = logging.getLogger("markdown_it")
+if _parser_log.level == logging.NOTSET:
+    _parser_log.setLevel(logging.INFO)
 
 MAX_ADDRESS = 200  # characters of an image's address
 ALIGNED = {f"text-align:{side}": f"align-{side}" for side in ("left", "center", "right")}
@@ -43,14 +49,14 @@ _CLASSES = {
     "th": _CELLS,
 }
 _SCHEMES = {"http", "https", "mailto"}
-# Without the characters that change the direction of what follows.
+# Excludes characters that change the direction of the following text.
 _ADDRESS = re.compile(r"https?://[^\s<>\"\u200e\u200f\u202a-\u202e\u2066-\u2069]+")
 _NO_END = ".,;:!?'*_~"
 _TASK = re.compile(r"\[([ xX])\] ")
 
 
 def render(text: str) -> str:
-    """Return safe HTML: no scripts, no styles, no images, links that open elsewhere and say nothing of us."""
+    """Return safe HTML without scripts, styles and images. Links open in a new tab and send no referrer."""
     return nh3.clean(
         _PARSER.render(text),
         tags=_TAGS,
@@ -73,7 +79,7 @@ def _code(_renderer: Any, tokens: Sequence[Token], index: int, *_more: Any) -> s
 
 
 def _image(_renderer: Any, tokens: Sequence[Token], index: int, *_more: Any) -> str:
-    """An image is never loaded: whoever serves it would learn who reads this."""
+    """Render an image as text. It is never loaded, because its server could track the readers."""
     token = tokens[index]
     address = str(token.attrGet("src") or "")
     if len(address) > MAX_ADDRESS:
@@ -82,7 +88,7 @@ def _image(_renderer: Any, tokens: Sequence[Token], index: int, *_more: Any) -> 
 
 
 def _align_cells(state: StateCore) -> None:
-    """Say by a class how a column is aligned: the page's policy allows no style."""
+    """Set the alignment of a column with a class, because the page's policy forbids inline styles."""
     for token in state.tokens:
         if token.type in {"th_open", "td_open"}:
             style = str(token.attrs.pop("style", ""))
@@ -91,7 +97,7 @@ def _align_cells(state: StateCore) -> None:
 
 
 def _mark_tasks(state: StateCore) -> None:
-    """Show the box of a task as a sign."""
+    """Show the checkbox of a task as a symbol."""
     for item, paragraph, inline in zip(
         state.tokens, state.tokens[1:], state.tokens[2:], strict=False
     ):
@@ -102,7 +108,7 @@ def _mark_tasks(state: StateCore) -> None:
 
 
 def _link_addresses(state: StateCore) -> None:
-    """Make links of addresses that stand in the text as they are."""
+    """Turn bare addresses in the text into links."""
     for token in state.tokens:
         if token.type != "inline" or "://" not in token.content:
             continue
@@ -116,7 +122,7 @@ def _link_addresses(state: StateCore) -> None:
 
 
 def _show_addresses(state: StateCore) -> None:
-    """Let the text of `<https://…>` hide nothing that its address has."""
+    """Show the whole address as the text of `<https://…>`."""
     for token in state.tokens:
         children = token.children or ()
         for link, text in pairwise(children):
@@ -125,7 +131,7 @@ def _show_addresses(state: StateCore) -> None:
 
 
 def _visible(address: str) -> str:
-    """Write what shows nothing or reorders its neighbours as addresses do: in per cent."""
+    """Percent-encode characters that are invisible or reorder their neighbours."""
     return "".join(
         each if each.isprintable() else quote(each, errors="replace") for each in address
     )
@@ -133,21 +139,21 @@ def _visible(address: str) -> str:
 
 def _linked(token: Token, markdown: MarkdownIt) -> Iterator[Token]:
     text, end = token.content, 0
-    for found in _ADDRESS.finditer(text):
-        address = _without_end(found.group())
+    for match in _ADDRESS.finditer(text):
+        address = _without_end(match.group())
         href = markdown.normalizeLink(address)
         if not markdown.validateLink(href):
             continue
-        yield _text(text[end : found.start()])
+        yield _text(text[end : match.start()])
         yield Token("link_open", "a", 1, attrs={"href": href})
         yield _text(_visible(address))
         yield Token("link_close", "a", -1)
-        end = found.start() + len(address)
+        end = match.start() + len(address)
     yield _text(text[end:])
 
 
 def _without_end(address: str) -> str:
-    """Leave to the sentence what belongs to it: a full stop, and a bracket that the address has not opened."""
+    """Strip characters that belong to the sentence: a full stop, or a closing bracket that the address did not open."""
     while address:
         if address[-1] in _NO_END or (
             address[-1] in ")]}"
@@ -169,8 +175,8 @@ def _parser() -> MarkdownIt:
     parser.core.ruler.push("visible_links", _show_addresses)
     parser.core.ruler.push("aligned_cells", _align_cells)
     parser.core.ruler.push("tasks", _mark_tasks)
-    for name, shown in (("fence", _code), ("code_block", _code), ("image", _image)):
-        parser.add_render_rule(name, shown)
+    for name, rule in (("fence", _code), ("code_block", _code), ("image", _image)):
+        parser.add_render_rule(name, rule)
     return parser
 
 

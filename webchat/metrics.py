@@ -1,6 +1,5 @@
-"""`GET /metrics`: numbers for Prometheus, for those who may see everybody's turns (B7)."""
+"""`GET /metrics`: metrics for Prometheus, for users who may see all turns (B7)."""
 
-import asyncio
 from collections.abc import Iterable, Iterator
 from importlib import import_module
 from importlib.util import find_spec
@@ -10,14 +9,17 @@ from django.contrib.auth.models import AbstractBaseUser
 from django.http import HttpRequest, HttpResponse
 from django.urls import path
 from django.utils.translation import gettext as _
+from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from governance.db import run_in_query_thread
+from governance.threads import run_in_thread
 from turns.exceptions import NotAllowed
 from turns.storage import access
 from webchat import api_errors, api_tokens
+from webchat.decorators import open_view
 
-if TYPE_CHECKING:  # an extra
+if TYPE_CHECKING:  # an optional dependency
     from prometheus_client.metrics_core import Metric
     from prometheus_client.registry import Collector
 
@@ -26,11 +28,13 @@ _SCOPES = ("all", "process", "site")
 _sees_all = run_in_query_thread(access.sees_all)
 
 
+@open_view
+@never_cache
 @require_safe
 async def metrics(request: HttpRequest) -> HttpResponse:
-    """Return the metrics of this process, of the site, or of both as text. It is 404 where the extra is not installed.
+    """Return the metrics of this process, of the site, or of both as text. Without the `metrics` extra the status is 404.
 
-    `?scope=process` leaves out what every process would answer alike, `?scope=site` is only that.
+    `?scope=process` omits the metrics that are the same for every process. `?scope=site` returns only those.
     """
     if find_spec("prometheus_client") is None:
         sentence = _("Metrics need the extra “metrics”: pip install django-turnkeeper[metrics].")
@@ -42,10 +46,10 @@ async def metrics(request: HttpRequest) -> HttpResponse:
         return api_errors.error(403, "denied", _("This needs the permission turns.view_all."))
     scope = request.GET.get("scope", "all")
     if scope not in _SCOPES:
-        sentence = _("“scope” is “process”, “site” or “all”.")
+        sentence = _("“scope” must be “process”, “site” or “all”.")
         return api_errors.error(400, "invalid_scope", sentence)
-    # In a thread: the metrics of a process are read from files of the kernel.
-    return await asyncio.to_thread(
+    # In a thread, because the metrics of a process are read from files of the kernel.
+    return await run_in_thread(
         _render, await _read(scope), accept=request.headers.get("Accept", "")
     )
 
@@ -68,15 +72,14 @@ async def _may_see(user: AbstractBaseUser) -> bool:
 async def _read(scope: str) -> "_Joined":
     read: list[Collector] = []
     if scope != "site":
-        import_module("webchat.socket_metrics")
         read.append(import_module("turns.running.metrics").registry)
     if scope != "process":
-        read.append(await import_module("turns.running.site_metrics").read())
+        read.append(await import_module("turns.running.metrics").read_site())
     return _Joined(read)
 
 
 class _Joined:
-    """Several collectors as one."""
+    """Combines several collectors."""
 
     def __init__(self, collectors: Iterable["Collector"]) -> None:
         self._collectors = collectors

@@ -1,21 +1,24 @@
-"""Puts a strict Content-Security-Policy on every answer, and lets no lookup be an error of Django's admin."""
+"""Middleware: a Content-Security-Policy for every page of a project, and answers to invalid lookups in Django's admin."""
 
 import logging
 from collections.abc import Awaitable, Callable
 
 from asgiref.sync import iscoroutinefunction
+from django.contrib import messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
-from django.core.exceptions import DisallowedHost
-from django.db import DataError
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.contrib.admin.views.main import SEARCH_VAR
+from django.db import DataError, OperationalError
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.utils.decorators import sync_and_async_middleware
+from django.utils.translation import gettext as _
 
-from webchat.conf import app_settings
+from governance.csp import add_policy
+from webchat.decorators import policy_for
 
 logger = logging.getLogger(__name__)
 
-HEADER = "Content-Security-Policy"
-_ERROR = "e"  # of a list's address, by Django: what it was asked for is left out
+LONGEST_SEARCH = 200  # characters of a search in the admin
+_ERROR = "e"  # Django's query parameter for an invalid lookup; the list then ignores its filters
 
 GetResponse = (
     Callable[[HttpRequest], HttpResponse] | Callable[[HttpRequest], Awaitable[HttpResponse]]
@@ -24,7 +27,10 @@ GetResponse = (
 
 @sync_and_async_middleware
 def ContentSecurityPolicyMiddleware(get_response: GetResponse) -> GetResponse:  # noqa: N802 - Django names middleware so
-    """Add the policy of `WEBCHAT_CSP`. None leaves it to the host project, as does a header that a view has set."""
+    """Send the chat's policy, `WEBCHAT_CSP`, with all other pages of the project too.
+
+    A header set by a view is kept.
+    """
     if iscoroutinefunction(get_response):
 
         async def add_policy_async(request: HttpRequest) -> HttpResponse:
@@ -40,9 +46,9 @@ def ContentSecurityPolicyMiddleware(get_response: GetResponse) -> GetResponse:  
 
 @sync_and_async_middleware
 def AdminLookupsMiddleware(get_response: GetResponse) -> GetResponse:  # noqa: N802 - the same
-    """Let lists of the admin that are Django's or another app's answer lookups that no database compares.
+    """Answer requests to admin lists of Django and other apps that look up values that databases cannot compare.
 
-    The character NUL is replaced in every address: PostgreSQL compares nothing with it.
+    The character NUL is replaced in every address, because PostgreSQL cannot compare it.
     """
     if iscoroutinefunction(get_response):
 
@@ -64,11 +70,13 @@ def _answering_lookups(middleware: GetResponse) -> GetResponse:
 
 
 def _list_without_lookups(request: HttpRequest, problem: Exception) -> HttpResponse | None:
-    """Answer such a lookup, or such a key of a chosen row, as Django answers unknown lookups."""
+    """Answer such a lookup, or such a primary key of a selected row, as Django answers unknown lookups."""
     match = request.resolver_match
     is_list = (
         match is not None and match.app_name == "admin" and match.view_name.endswith("_changelist")
     )
+    if isinstance(problem, OperationalError) and (answer := _cut_search(request, is_list=is_list)):
+        return answer
     is_asked = bool(request.GET) or ACTION_CHECKBOX_NAME in request.POST
     if not is_list or not is_asked or _ERROR in request.GET:
         return None
@@ -78,6 +86,30 @@ def _list_without_lookups(request: HttpRequest, problem: Exception) -> HttpRespo
     return HttpResponseRedirect(f"{request.path}?{_ERROR}=1")
 
 
+def _cut_search(request: HttpRequest, *, is_list: bool) -> HttpResponse | None:
+    """Answer a search that is too long for a database condition. Return None for any other request."""
+    if is_list and cut_search(request):
+        return HttpResponseRedirect(f"{request.path}?{request.GET.urlencode()}")
+    match = request.resolver_match
+    is_completion = match is not None and match.view_name == "admin:autocomplete"
+    if is_completion and len(request.GET.get("term", "")) > LONGEST_SEARCH:
+        return JsonResponse({"results": [], "pagination": {"more": False}})
+    return None
+
+
+def cut_search(request: HttpRequest) -> bool:
+    """Truncate a search that is too long for a database condition, and add a message. Return whether it was truncated."""
+    searched = request.GET.get(SEARCH_VAR, "")
+    if len(searched) <= LONGEST_SEARCH:
+        return False
+    query = request.GET.copy()
+    query[SEARCH_VAR] = searched[:LONGEST_SEARCH]
+    request.GET = query  # type: ignore[assignment]  # it is changed no more
+    sentence = _("The search was too long: only its first %(count)d characters were used.")
+    messages.warning(request, sentence % {"count": LONGEST_SEARCH}, fail_silently=True)
+    return True
+
+
 def _without_nul(request: HttpRequest) -> HttpRequest:
     query = request.META.get("QUERY_STRING", "")
     request.META["QUERY_STRING"] = query.replace("%00", "%EF%BF%BD")
@@ -85,16 +117,5 @@ def _without_nul(request: HttpRequest) -> HttpRequest:
 
 
 def _with_policy(request: HttpRequest, response: HttpResponse) -> HttpResponse:
-    policy: str | None = app_settings.CSP
-    if policy is not None and HEADER not in response:
-        response[HEADER] = policy.replace("{websocket}", _websocket_origin(request))
+    add_policy(request, response, policy_for(request))
     return response
-
-
-def _websocket_origin(request: HttpRequest) -> str:
-    # Older browsers do not count a page's own WebSocket as 'self' (https://github.com/w3c/webappsec-csp/issues/7).
-    try:
-        host = request.get_host()
-    except DisallowedHost:
-        return ""
-    return f"{'wss' if request.is_secure() else 'ws'}://{host}"

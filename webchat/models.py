@@ -1,25 +1,28 @@
-"""Rows of webchat: the tokens of clients that are not browsers, and who made and revoked them."""
+"""Models of webchat: API tokens, and the audit of their creation and revocation."""
 
 from django.conf import settings
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from governance.audit import Change
-from governance.time_formatting import time_text
+from governance.durations import time_text
+from governance.model_fields import DatabaseTimeField
 
 
 class ApiToken(models.Model):
-    """Lets a program act for a user. Only the hash is kept: the token itself is shown once, when it is made."""
+    """A token with which a program acts for a user. Only its hash is stored; the token is shown once, when it is created."""
 
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.CASCADE, related_name="+", verbose_name=_("user")
     )
     name = models.CharField(
-        _("name"), max_length=100, help_text=_("What it is for, so that you know what you revoke.")
+        _("name"),
+        max_length=100,
+        help_text=_("What the token is for, so that you know which one to revoke."),
     )
-    start = models.CharField(_("begins with"), max_length=16, editable=False)
+    start = models.CharField(_("first characters"), max_length=16, editable=False)
     sha256 = models.CharField(_("hash"), max_length=64, unique=True, editable=False)
-    created_at = models.DateTimeField(_("created at"), auto_now_add=True)
+    created_at = DatabaseTimeField(_("created at"), auto_now_add=True)
     last_used_at = models.DateTimeField(_("last used at"), null=True, editable=False)
     revoked_at = models.DateTimeField(_("revoked at"), null=True, editable=False)
 
@@ -34,9 +37,11 @@ class ApiToken(models.Model):
 
 
 class ApiTokenChange(Change):
-    """A token was made, or revoked: by whom and when (append-only). It outlives the token and its user."""
+    """An audit entry for the creation or revocation of a token. It is append-only and outlives the token and its user."""
 
     subject = "webchat.ApiToken"
+    kind = "token"
+    named_by = "token_name"
 
     token = models.ForeignKey(
         ApiToken,

@@ -1,4 +1,4 @@
-"""The open sockets of this process, by user. They are closed for a restart."""
+"""The open sockets of this process by user, so that a restart can close them."""
 
 import asyncio
 from collections import Counter
@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 from weakref import WeakSet
 
-CLOSE_TIMEOUT = 1.0  # seconds in which what is queued may still leave, and clients may answer
+CLOSE_TIMEOUT = 1.0  # seconds for queued frames to leave and clients to answer
 
 
 class OpenSocket(Protocol):
@@ -16,7 +16,7 @@ class OpenSocket(Protocol):
     user_id: Any
 
     async def close_for_restart(self) -> None:
-        """Send what the log has, then close with 1012."""
+        """Send the events in the log, then close with 1012."""
         ...
 
 
@@ -53,7 +53,7 @@ def overflow_count() -> int:
 
 
 def are_closing() -> bool:
-    """Whether the sockets of this loop are being closed: a new one would keep the server from its end."""
+    """Whether the sockets of this loop are being closed, so that new ones are refused."""
     return asyncio.get_running_loop() in _leaving
 
 

@@ -1,11 +1,11 @@
-"""What a client asks for: each operation is one class, for sockets and for the API. Nothing here waits for a turn."""
+"""The operations of clients, one class each for both sockets and the API. None of them waits for a turn."""
 
 from dataclasses import replace
 from typing import ClassVar, Literal, Self
 from uuid import UUID
 
 from django.utils.translation import gettext as _
-from pydantic import model_validator
+from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 from typing_extensions import TypedDict
 
@@ -21,14 +21,25 @@ from turns.exceptions import (
 )
 from turns.services import OpOutcome
 from webchat.api_schemas import DecidedAnswer, ErrorAnswer, MessageAnswer
+from webchat.exceptions import DATABASE_IS_AWAY
 from webchat.protocol.client_frames import Message
-from webchat.protocol.fields import CancelNote, Decision, LimitMs, Mode, Reason, Remember
+from webchat.protocol.fields import (
+    Action,
+    Answers,
+    CancelNote,
+    Decision,
+    LimitMs,
+    Mode,
+    QuestionId,
+    Reason,
+    Remember,
+)
 from webchat.protocol.operation import Operation, Requester, Result
 from webchat.protocol.server_frames import Frame, MessageResult, OpResult, Problem
 
 
 class CancelAnswer(TypedDict):
-    """The request is stored; again while it is cancelling: the same answer."""
+    """The cancel is stored. A repeated request gets the same answer while the turn is being cancelled."""
 
     ok: Literal[True]
     turn_id: str
@@ -36,9 +47,10 @@ class CancelAnswer(TypedDict):
 
 
 class CancelTurn(Operation):
-    """Cancel a turn, at once or when its running step has ended. The answer comes once the request is stored (C2).
+    """Cancel a turn, immediately or after its current step.
 
-    What is queued behind it ends with it. With the mode `queued` only this turn ends, and only while it has not begun.
+    The answer is sent once the request is stored (C2). Messages queued behind the turn are cancelled too. With the
+    mode `queued`, only this turn is cancelled, and only if it has not started.
     """
 
     name: ClassVar = "cancel_turn"
@@ -50,7 +62,6 @@ class CancelTurn(Operation):
     reason: CancelNote = ""
 
     async def perform(self, requester: Requester) -> Result:
-        """Store the request."""
         receipt = await services.request_cancel(
             turn_id=requester.turn_id,
             user=requester.user,
@@ -64,13 +75,13 @@ class CancelTurn(Operation):
 
 
 class CancelToolAnswer(CancelAnswer):
-    """The same for one call."""
+    """The cancel of one call is stored."""
 
     tool_id: str
 
 
 class CancelTool(Operation):
-    """Cancel one tool call; the turn goes on (C3)."""
+    """Cancel one tool call; the turn continues (C3)."""
 
     name: ClassVar = "cancel_tool"
     path: ClassVar = "/turns/{turn_id}/abort-tool/{tool_id}"
@@ -80,7 +91,6 @@ class CancelTool(Operation):
     reason: CancelNote = ""
 
     async def perform(self, requester: Requester) -> Result:
-        """Store the request."""
         receipt = await services.request_tool_cancel(
             turn_id=requester.turn_id,
             tool_id=requester.tool_id,
@@ -99,7 +109,7 @@ class CancelTool(Operation):
 
 
 class DeadlineAnswer(TypedDict):
-    """The limit that is in force now; `timeout_ms` null = none."""
+    """The current limit of the call. If `timeout_ms` is null, it has no limit."""
 
     ok: Literal[True]
     timeout_ms: int | None
@@ -107,7 +117,10 @@ class DeadlineAnswer(TypedDict):
 
 
 class SetDeadline(Operation):
-    """Give a running call another limit, up to the ceiling: `timeout_ms` in all, or `extend_ms` more. Give exactly one of them (T9)."""
+    """Change the limit of a running call, up to the ceiling (T9).
+
+    Send either `timeout_ms` (the new limit) or `extend_ms` (additional time), not both.
+    """
 
     name: ClassVar = "set_deadline"
     path: ClassVar = "/turns/{turn_id}/tools/{tool_id}/deadline"
@@ -141,16 +154,16 @@ class SetDeadline(Operation):
 
 
 class DecisionAnswer(TypedDict):
-    """The decision is stored: `status` is `approved` or `denied`."""
+    """The decision or the answer is stored: `status` is `approved`, `denied` or `cancelled`."""
 
     ok: Literal[True]
     status: str
 
 
 class DecideTool(Operation):
-    """Let a call run that waits for a person, or refuse it with a reason that the agent reads.
+    """Allow a waiting call to run, or deny it with a reason for the agent.
 
-    A call is decided once (D2, D4).
+    Only the first decision takes effect (D2, D4).
     """
 
     name: ClassVar = "decide_tool"
@@ -162,7 +175,6 @@ class DecideTool(Operation):
     reason: Reason = ""
 
     async def perform(self, requester: Requester) -> Result:
-        """Store the decision."""
         receipt = await services.decide_tool(
             turn_id=requester.turn_id,
             tool_id=requester.tool_id,
@@ -175,21 +187,54 @@ class DecideTool(Operation):
         return Result(receipt.outcome, {"ok": True, "status": receipt.status})
 
 
+class AnswerTool(Operation):
+    """Answer the form of a running call (`tool_question`).
+
+    `accept` sends the answers as `content`, keyed by the names of the form's fields; `decline` means that the person
+    does not want to answer; `cancel` dismisses the form. The server refuses answers that do not fit the form with
+    `invalid_answer`, and the form stays open. A form can be answered only once. Without `question_id`, the answer is
+    for the open form of the call.
+    """
+
+    name: ClassVar = "answer_tool"
+    path: ClassVar = "/turns/{turn_id}/tools/{tool_id}/answer"
+    answers: ClassVar = {200: DecisionAnswer, 409: DecidedAnswer}
+
+    action: Action
+    content: Answers = Field(default_factory=dict)
+    question_id: QuestionId = ""
+
+    async def perform(self, requester: Requester) -> Result:
+        receipt = await services.answer_tool(
+            turn_id=requester.turn_id,
+            tool_id=requester.tool_id,
+            user=requester.user,
+            action=self.action,
+            answers=self.content,
+            question=self.question_id,
+            op_id=self.op_id,
+        )
+        return Result(receipt.outcome, {"ok": True, "status": receipt.status})
+
+
 class ContinueTurn(Operation):
-    """Let the agent go on after its last turn, which was interrupted: begins a new turn, once (H4)."""
+    """Continue the conversation's last turn, which was interrupted, in a new turn.
+
+    A repeated request does not start a second new turn (H4).
+    """
 
     name: ClassVar = "continue_turn"
     path: ClassVar = "/turns/{turn_id}/continue"
     answers: ClassVar = {202: MessageAnswer, 409: ErrorAnswer}
 
     async def perform(self, requester: Requester) -> Result:
-        """Begin the turn, or find the one that was begun."""
+        """Start the new turn, or return it if it was already started."""
         received = await services.continue_turn(turn_id=requester.turn_id, user=requester.user)
         return Result(OpOutcome.ACCEPTED, message_answer(received))
 
 
 class ResumeAnswer(TypedDict):
-    """The conversation goes on; `resumed` false = it was not parked."""
+    """The conversation continues; `resumed` false = it was not parked."""
 
     ok: Literal[True]
     conversation_id: str
@@ -197,22 +242,23 @@ class ResumeAnswer(TypedDict):
 
 
 class ResumeConversation(Operation):
-    """Let a parked conversation go on (H4)."""
+    """Resume a parked conversation (H4)."""
 
     name: ClassVar = "resume_conversation"
     path: ClassVar = "/conversations/{conversation_id}/resume"
     answers: ClassVar = {200: ResumeAnswer}
 
     async def perform(self, requester: Requester) -> Result:
-        """Let turns begin again."""
-        found = requester.conversation_id
-        resumed = await services.resume_conversation(conversation_id=found, user=requester.user)
-        answer = {"ok": True, "conversation_id": str(found), "resumed": resumed}
+        conversation_id = requester.conversation_id
+        resumed = await services.resume_conversation(
+            conversation_id=conversation_id, user=requester.user
+        )
+        answer = {"ok": True, "conversation_id": str(conversation_id), "resumed": resumed}
         return Result(OpOutcome.ACCEPTED, answer)
 
 
 async def submit_message(frame: Message, *, requester: Requester) -> Frame | None:
-    """Hand over what the user typed or said; a cancel word takes effect here (C6)."""
+    """Submit a typed or spoken message. A cancel word takes effect here (C6)."""
     if frame.source == "voice" and not frame.is_final:
         return None
     try:
@@ -223,7 +269,7 @@ async def submit_message(frame: Message, *, requester: Requester) -> Frame | Non
             client_id=frame.client_id,
             source=frame.source,
             replaces=replaced_turn(frame.replaces),
-            attachments=[attachment_uuid(written) for written in frame.attachments],
+            attachments=[attachment_uuid(raw_id) for raw_id in frame.attachments],
         )
     except ConversationNotFound:
         return await _refuse_watcher(frame, requester=requester)
@@ -237,7 +283,7 @@ async def submit_message(frame: Message, *, requester: Requester) -> Frame | Non
 
 
 async def run_operation(frame: Operation, *, requester: Requester) -> Frame:
-    """Perform what a frame asks for; the answer is the same for a repeated `op_id`."""
+    """Perform the operation of a frame. A repeated `op_id` gets the same answer."""
     ids = {name: getattr(frame, name) for name in frame.frame_ids()}
     try:
         result = await frame.perform(with_ids(requester, **ids))
@@ -258,10 +304,10 @@ def with_ids(
     turn_id: str | None = None,
     tool_id: str = "",
 ) -> Requester:
-    """Return who asks about these ids, as clients write them. Raise `TurnNotFound`."""
+    """Return the requester with these ids, parsed from text. Raise `TurnNotFound` for a malformed turn id."""
     if conversation_id is not None:
-        found = uuid_of(conversation_id) or requester.conversation_id
-        requester = replace(requester, conversation_id=found)
+        parsed_id = uuid_of(conversation_id) or requester.conversation_id
+        requester = replace(requester, conversation_id=parsed_id)
     if turn_id is not None:
         if (turn := uuid_of(turn_id)) is None:
             raise TurnNotFound
@@ -270,7 +316,7 @@ def with_ids(
 
 
 def message_answer(received: services.Received) -> MessageAnswer:
-    """Return the turn that a message began, or ended."""
+    """Return the turn that a message started or cancelled."""
     return {
         "turn_id": str(received.turn_id),
         "conversation_id": str(received.conversation_id),
@@ -278,17 +324,17 @@ def message_answer(received: services.Received) -> MessageAnswer:
     }
 
 
-def replaced_turn(written: str | None) -> UUID | None:
-    """Return the turn that a message replaces, if it does. Raise `CannotReplace`."""
-    if written is None:
+def replaced_turn(raw_id: str | None) -> UUID | None:
+    """Return the turn that a message replaces, if any. Raise `CannotReplace` for a malformed id."""
+    if raw_id is None:
         return None
-    if (turn_id := uuid_of(written)) is None:
+    if (turn_id := uuid_of(raw_id)) is None:
         raise CannotReplace
     return turn_id
 
 
 def refusal(code: str, sentence: object, *, about: object = None) -> Problem:
-    """Answer a frame that could not be used; the answer bears its id, if it has one."""
+    """Return the error for a rejected frame, with the frame's id if it has one."""
     return Problem(
         code=code,
         message=str(sentence),
@@ -298,13 +344,18 @@ def refusal(code: str, sentence: object, *, about: object = None) -> Problem:
 
 
 def server_error(about: object = None) -> Problem:
-    """Answer a frame whose handling failed here; what went wrong is in the server's log only."""
+    """Return the error for a frame whose handling failed. The cause is only in the server's log."""
     sentence = _("Something went wrong on the server. Please try again.")
     return refusal("server_error", sentence, about=about)
 
 
+def unavailable(about: object = None) -> Problem:
+    """Return the error for a frame during a database outage. The client can repeat the frame later."""
+    return refusal("unavailable", DATABASE_IS_AWAY, about=about)
+
+
 def uuid_of(text: str) -> UUID | None:
-    """Return the id that a client means, or None: an id of another form is an id that nobody has."""
+    """Return the parsed id, or None for a malformed one, which is treated like an unknown id."""
     try:
         return UUID(text)
     except ValueError:
@@ -312,16 +363,18 @@ def uuid_of(text: str) -> UUID | None:
 
 
 def attachment_uuid(text: str) -> UUID:
-    """Return the id of a file. Malformed ids are answered like unknown ones."""
-    found = uuid_of(text)
-    if found is None:
+    """Return the id of a file. A malformed id is treated like an unknown one."""
+    attachment_id = uuid_of(text)
+    if attachment_id is None:
         raise AttachmentNotFound
-    return found
+    return attachment_id
 
 
 async def _refuse_watcher(frame: Message, *, requester: Requester) -> Problem:
-    """Answer staff who may look at the conversation; raise `ConversationNotFound` to anybody else."""
+    """Return the error for staff who may only view the conversation. Raise `ConversationNotFound` for everybody else."""
     user = await services.identify(requester.user)
     await selectors.get_conversation(conversation_id=requester.conversation_id, user=user)
-    sentence = _("This is somebody else’s conversation: you may watch it, but not write in it.")
+    sentence = _(
+        "This conversation belongs to somebody else. You can watch it, but not write in it."
+    )
     return refusal("not_yours", sentence, about=frame)

@@ -1,9 +1,13 @@
-"""Limits for one user in this process: frames and requests in a minute, and open sockets.
+"""Limits per user in this process: frames and requests per minute, and open sockets.
 
-They protect the process, so each process counts alone. Messages are counted in the database, over all processes.
-No limit for other things refuses a cancel: stopping must always be possible.
+They protect the process, so each process counts separately: with three processes a user can do three times as much.
+Messages are counted in the database for all processes (`turns.queueing.queue`).
+Cancels have their own limit, so that other traffic can never prevent a cancel.
 """
 
+import time
+from collections import deque
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser
@@ -14,19 +18,19 @@ from django.utils.translation import gettext_lazy
 from webchat import open_sockets
 from webchat.conf import app_settings
 from webchat.exceptions import Refused
-from webchat.protocol.client_frames import ClientFrame
+from webchat.protocol.client_frames import Ack, ClientFrame
 from webchat.protocol.operation import Operation
-from webchat.sliding_window import user_rate_limits
 
 TOO_MANY_FRAMES = gettext_lazy("Too many frames in a minute. Wait a moment, then connect again.")
 TOO_MANY_SOCKETS = gettext_lazy(
-    "You have too many conversations open at once. Close a page that you do not need, then reload this one."
+    "You have too many conversations open. Close one of their pages, then reload this one."
 )
+WINDOW = 60.0  # seconds
 
 
 def may_send_frame(user_id: Any, frame: ClientFrame) -> bool:
-    """Count a frame. Return False if the user's sockets together have sent too many."""
-    if isinstance(frame, Operation) and frame.is_cancel:
+    """Count a frame. Return False if all sockets of the user together have sent too many."""
+    if isinstance(frame, Ack) or (isinstance(frame, Operation) and frame.is_cancel):
         return True
     return user_rate_limits.allow(user_id, "frames", limit=app_settings.MAX_USER_FRAMES_PER_MINUTE)
 
@@ -36,7 +40,7 @@ def may_open_socket(user_id: Any) -> bool:
 
 
 def check_request_rate(request: HttpRequest, user: AbstractBaseUser) -> None:
-    """Count a POST request, for each route apart. Raise `Refused` if there were too many."""
+    """Count a POST request, separately for each route. Raise `Refused` if there were too many."""
     if request.method != "POST":
         return
     address = request.resolver_match.route if request.resolver_match else ""
@@ -44,3 +48,59 @@ def check_request_rate(request: HttpRequest, user: AbstractBaseUser) -> None:
         user.pk, f"POST {address}", limit=app_settings.MAX_POSTS_PER_MINUTE
     ):
         raise Refused(429, "too_many_requests", _("Too many requests in a minute. Wait a moment."))
+
+
+class RateLimit:
+    """Allows at most `limit` events within any minute. Refused events are not counted, so waiting always helps."""
+
+    def __init__(self, limit: int, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._limit = limit
+        self._clock = clock
+        self._times: deque[float] = deque()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there was no event within the last minute."""
+        return not self._times or self._times[-1] <= self._clock() - WINDOW
+
+    def allow(self) -> bool:
+        """Count one event. Return False if there were too many."""
+        now = self._clock()
+        while self._times and self._times[0] <= now - WINDOW:
+            self._times.popleft()
+        if len(self._times) >= self._limit:
+            return False
+        self._times.append(now)
+        return True
+
+
+class UserRateLimits:
+    """The rate limits of many users. Users who were idle for a minute are dropped, so that few are stored."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._rates: dict[Hashable, RateLimit] = {}
+        self._tidied_at = clock()
+
+    def __len__(self) -> int:
+        return len(self._rates)
+
+    def allow(self, user_id: Hashable, what: str, *, limit: int) -> bool:
+        """Count one event of a user. Return False if there were more than `limit` in the last minute."""
+        self._tidy()
+        key = (user_id, what, limit)
+        rate = self._rates.get(key)
+        if rate is None:
+            rate = self._rates[key] = RateLimit(limit, clock=self._clock)
+        return rate.allow()
+
+    def clear(self) -> None:
+        self._rates.clear()
+
+    def _tidy(self) -> None:
+        if self._clock() - self._tidied_at >= WINDOW:
+            self._tidied_at = self._clock()
+            self._rates = {key: rate for key, rate in self._rates.items() if not rate.is_idle}
+
+
+user_rate_limits = UserRateLimits()

@@ -1,7 +1,7 @@
-"""Notifies open sockets that the rights of their user have changed. Each then reads its rights from the database.
+"""Notifies open sockets that their user's rights have changed, so that they read them from the database again.
 
-Receivers of Django's signals, after the commit, over the channel layer: so they reach the sockets of other processes.
-What sends no signal (`queryset.update`, another program) is found by the heartbeat.
+Receivers of Django's signals send the notification after the commit through the channel layer, so that it reaches all
+processes. The heartbeat finds changes without a signal (`queryset.update`, another program).
 """
 
 from collections.abc import Iterable
@@ -12,21 +12,21 @@ from asgiref.sync import async_to_sync
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AbstractBaseUser, Group, PermissionsMixin
 from django.contrib.auth.signals import user_logged_out
-from django.db import transaction
 from django.db.models import Model
 from django.db.models.signals import m2m_changed, post_delete, post_save, pre_delete
 from django.http import HttpRequest
 
+from governance.db import on_commit
 from webchat import broadcast
 from webchat.identity import fingerprint
 from webchat.models import ApiToken
 
-UNRELATED = {"last_login"}  # what a sign-in writes on the user's row
+UNRELATED = {"last_login"}  # fields of the user's row that a sign-in writes
 M2M_CHANGES = {"post_add", "post_remove", "pre_clear"}
 
 
 def connect() -> None:
-    """Connect to all signals that may follow a lost right."""
+    """Connect to all signals of changes that may remove rights."""
     user_model = get_user_model()
     _connect(post_save, on_user_saved, sender=user_model)
     _connect(post_delete, on_user_deleted, sender=user_model)
@@ -41,10 +41,10 @@ def connect() -> None:
 
 
 def notify_users(user_ids: Iterable[Any]) -> None:
-    """Let the sockets of these users check their rights once the transaction is committed."""
+    """Make the sockets of these users check their rights after the transaction commits."""
     for user_id in set(user_ids):
         message = {"type": "user.changed"}
-        transaction.on_commit(partial(_send, user_id, message), robust=True)
+        on_commit(partial(_send, user_id, message), robust=True)
 
 
 def on_signed_out(
@@ -63,7 +63,7 @@ def on_user_saved(
     update_fields: frozenset[str] | None = None,
     **_: Any,
 ) -> None:
-    """A user may have been switched off, or have another password, or be no staff any more."""
+    """Notify a user who may have been deactivated, have a new password, or no longer be staff."""
     if not created and not (update_fields and set(update_fields) <= UNRELATED):
         notify_users([instance.pk])
 
@@ -73,18 +73,18 @@ def on_user_deleted(sender: object, *, instance: AbstractBaseUser, **_: Any) -> 
 
 
 def on_token_changed(sender: object, *, instance: ApiToken, **_: Any) -> None:
-    """A token was made, revoked or deleted."""
+    """Notify the owner of a created, revoked or deleted token."""
     notify_users([instance.user_id])
 
 
 def on_rights_changed(sender: object, *, action: str, **change: Any) -> None:
-    """A user got or lost a permission or a group, from whichever side it was changed."""
+    """Notify users who gained or lost a permission or a group, from either side of the relation."""
     if action in M2M_CHANGES:
         notify_users(_owners_of_change("user_set", **change))
 
 
 def on_group_changed(sender: object, *, action: str, **change: Any) -> None:
-    """A group got or lost a permission, from whichever side it was changed."""
+    """Notify the members of groups that gained or lost a permission, from either side of the relation."""
     if action in M2M_CHANGES:
         _notify_members(_owners_of_change("group_set", **change))
 
@@ -92,24 +92,26 @@ def on_group_changed(sender: object, *, action: str, **change: Any) -> None:
 def _owners_of_change(
     owners: str, *, instance: Model, reverse: bool, pk_set: set[Any] | None, **_: Any
 ) -> list[Any]:
-    """Return the ids of those whose relation was changed; `owners` is their name on its other side."""
+    """Return the ids of the objects whose relation changed. `owners` is their name on the other side of the relation."""
     if not reverse:
         return [instance.pk]
     if pk_set is not None:
         return list(pk_set)
-    # A group or a permission loses all of them: who they are is known before only.
+    # The relation is being cleared, so its owners must be read before.
     return list(getattr(instance, owners).values_list("pk", flat=True))
 
 
 def on_group_deleted(sender: object, *, instance: Group, **_: Any) -> None:
-    """A group is about to go, and with it what its members could do."""
+    """Notify the members of a group before it is deleted."""
     _notify_members([instance.pk])
 
 
 def _notify_members(group_ids: Iterable[Any]) -> None:
     user_model = get_user_model()
     members = user_model._default_manager.filter(groups__in=group_ids)
-    if hasattr(user_model, "is_staff"):  # nobody else sees more than his own, whatever his groups
+    if hasattr(
+        user_model, "is_staff"
+    ):  # other users see only their own conversations, whatever their groups
         members = members.filter(is_staff=True)
     notify_users(members.values_list("pk", flat=True))
 

@@ -1,21 +1,33 @@
-"""Routes of WebSockets, and their authentication: browsers by session, programs by token."""
+"""Routes WebSockets and authenticates them: browsers by session and only from this site, programs by token."""
 
+import logging
+from io import BytesIO
 from typing import Any
+from urllib.parse import urlsplit
 
 from channels.generic.websocket import AsyncWebsocketConsumer
 from channels.routing import ProtocolTypeRouter, URLRouter
 from channels.security.websocket import OriginValidator
 from channels.sessions import SessionMiddlewareStack
+from django.conf import settings
+from django.core.exceptions import DisallowedHost
+from django.core.handlers.asgi import ASGIRequest
+from django.http import HttpRequest
 from django.urls import path, re_path
+from django.utils.http import is_same_domain
 
 from webchat import api_tokens
 from webchat.consumers import NO_LAYER, ChatConsumer
-from webchat.origins import SiteOriginValidator
-from webchat.protocol.constants import CloseCode
+from webchat.protocol.server_frames import CloseCode
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_PORTS = {"http": 80, "https": 443}
+SOCKET_SCHEMES = {"ws": "http", "wss": "https"}
 
 
 class TokenAuthentication:
-    """Accepts `Authorization: Bearer`. The Origin of a browser is checked all the same."""
+    """Accepts `Authorization: Bearer`. A browser's Origin is still checked."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -23,7 +35,8 @@ class TokenAuthentication:
         self._with_origin = SiteOriginValidator(inner)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Choose the authentication by the headers of the request."""
+        """Choose the authentication by the request's headers."""
+        scope = _without_script_name(scope)
         headers = dict(scope.get("headers", ()))
         token = api_tokens.bearer_of(headers.get(b"authorization", b"").decode("latin1"))
         if token is None:
@@ -33,12 +46,26 @@ class TokenAuthentication:
         if user is None:
             await Refusal.as_asgi(code=CloseCode.SIGNED_OUT)(scope, receive, send)
             return
-        known: Any = {**scope, "user": user, "token": token}
-        await (self._with_origin if b"origin" in headers else self._inner)(known, receive, send)
+        new_scope: Any = {**scope, "user": user, "token": token}
+        await (self._with_origin if b"origin" in headers else self._inner)(new_scope, receive, send)
+
+
+def _without_script_name(scope: Any) -> Any:
+    """Return the scope without the site's prefix, as Django reads it for a request.
+
+    Channels' router raises an error if the path lacks `root_path`, and ignores `FORCE_SCRIPT_NAME`.
+    """
+    prefix = (settings.FORCE_SCRIPT_NAME or scope.get("root_path", "")).rstrip("/")
+    if not prefix:
+        return scope
+    path = scope["path"]
+    if path.startswith(f"{prefix}/"):
+        path = path.removeprefix(prefix)
+    return {**scope, "path": path, "root_path": ""}
 
 
 def accepts_every_site(application: Any) -> bool:
-    """Return whether an ASGI application serves the chat without a check of the Origin header."""
+    """Return whether an ASGI application serves the chat without checking the Origin header."""
     if isinstance(application, (OriginValidator, SiteOriginValidator, TokenAuthentication)):
         return False
     consumer = getattr(application, "consumer_class", None)
@@ -55,9 +82,9 @@ def accepts_every_site(application: Any) -> bool:
 
 
 class Refusal(AsyncWebsocketConsumer):
-    """Accepts a socket and closes it with a code: browsers see no code of a socket that was never accepted."""
+    """Accepts a socket and closes it with a code, because browsers do not see the code of a rejected socket."""
 
-    channel_layer_alias = NO_LAYER  # it hears nothing, and refuses while the broker is away, too
+    channel_layer_alias = NO_LAYER  # it joins no group, so it works even without a broker
 
     def __init__(self, *, code: int) -> None:
         super().__init__()
@@ -68,7 +95,73 @@ class Refusal(AsyncWebsocketConsumer):
         await self.close(self.code)
 
 
-# Django's functions take applications here, which their types do not know.
+class SiteOriginValidator:
+    """Refuses browsers on other sites: another scheme, host or port that is not in `CSRF_TRUSTED_ORIGINS`."""
+
+    def __init__(self, application: Any) -> None:
+        self._application = application
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Pass the socket on, or close it before it opens."""
+        request = _as_request(scope)
+        origin = request.headers.get("Origin", "")
+        if _is_own(origin, request):
+            await self._application(scope, receive, send)
+            return
+        logger.warning(
+            "A socket was refused: its page is of another site", extra={"origin": origin}
+        )
+        # Channels' own consumer for this fails if the channel layer's broker is unreachable.
+        await receive()
+        await send({"type": "websocket.close"})
+
+
+def _is_own(origin: str, request: HttpRequest) -> bool:
+    parsed = _parsed(origin)
+    if parsed is None:
+        return False
+    if any(_allows(trusted, parsed) for trusted in settings.CSRF_TRUSTED_ORIGINS):
+        return True
+    try:
+        return parsed == _parsed(f"{request.scheme}://{request.get_host()}")
+    except DisallowedHost:
+        return False
+
+
+def _allows(trusted: str, origin: tuple[str, str]) -> bool:
+    trusted_origin = _parsed(trusted)
+    return (
+        trusted_origin is not None
+        and trusted_origin[0] == origin[0]
+        and is_same_domain(origin[1], trusted_origin[1].removeprefix("*"))
+    )
+
+
+def _parsed(origin: str) -> tuple[str, str] | None:
+    """Return the scheme and the host with its port, even a default one. None if the text is not an origin."""
+    try:
+        parts = urlsplit(origin)
+        port = parts.port
+    except ValueError:
+        return None
+    if parts.scheme not in DEFAULT_PORTS or not parts.hostname:
+        return None
+    return parts.scheme, f"{parts.hostname}:{DEFAULT_PORTS[parts.scheme] if port is None else port}"
+
+
+def _as_request(scope: Any) -> HttpRequest:
+    """Return the handshake of a socket as an HTTP request, so that Django finds its scheme and host."""
+    scheme = scope.get("scheme", "ws")
+    http = {"method": "GET", "scheme": SOCKET_SCHEMES.get(scheme, scheme), "query_string": b""}
+    # Django finds host and scheme behind proxies only for requests, and documents no other way to make one from a scope.
+    request = ASGIRequest({**scope, **http}, BytesIO())
+    believed: tuple[str, str] | None = getattr(settings, "SECURE_PROXY_SSL_HEADER", None)
+    if believed and (value := request.META.get(believed[0])):
+        request.META[believed[0]] = SOCKET_SCHEMES.get(value, value)  # some proxies send "wss" here
+    return request
+
+
+# Django's functions accept applications here, but their types do not.
 _chat: Any = ChatConsumer.as_asgi()
 _not_found: Any = Refusal.as_asgi(code=CloseCode.NO_SUCH_CONVERSATION)
 websocket_urlpatterns: Any = [

@@ -1,9 +1,11 @@
 """The bounded queue of frames to one socket. One task sends them, so nothing else waits for a slow client.
 
-Our own protocol can write at once (`SEND_NOW`). There, a frame wakes no task as long as the client keeps up.
+Answers are always queued. Events and streamed text are queued only if there is room. Dropped text leaves a gap that the
+client notices and requests. Dropped events are read from the log when there is room again.
 
-Answers are always queued. Events and streamed text are queued only where there is room. Lost text leaves a gap that the
-client sees and asks for. Lost events are read from the log once there is room again.
+Not every server applies backpressure: Daphne buffers everything that a client does not read. A client can therefore
+acknowledge what it received (`ack`), and unacknowledged bytes occupy the queue. A client without acks gets a bounded
+amount of streamed text between two of its frames.
 """
 
 import asyncio
@@ -17,8 +19,8 @@ from webchat.conf import app_settings
 logger = logging.getLogger(__name__)
 
 TRY_AGAIN = 1013
-SEND_NOW = "webchat.send_now"  # an extension of the ASGI scope
-_HARD_LIMIT = 4  # times the limit: a client that reads its answers stays below
+_HARD_LIMIT = 4  # times the limit; a client that reads its answers stays below
+_ACKS_PER_LIMIT = 4  # acks this frequent never block the queue
 
 
 class SendQueue:
@@ -29,39 +31,65 @@ class SendQueue:
         *,
         send: Callable[[str], Awaitable[None]],
         close: Callable[[int], Awaitable[None]],
-        send_now: Callable[[str], bool] | None = None,
     ) -> None:
         self._send = send
         self._close = close
-        self._send_now = send_now
-        self._is_sending = False
         self._most_frames = app_settings.OUTBOX_FRAMES
         self._most_bytes = app_settings.OUTBOX_BYTES
         self._send_timeout = app_settings.SEND_TIMEOUT
         self._frames: deque[tuple[str, int]] = deque()
         self._size = 0
+        self._sent = 0
+        self._received: int | None = None  # bytes that the client received; None = it sends no acks
+        self._text = 0  # bytes of streamed text since the client's last frame
         self._wake = asyncio.Event()
         self._closing: int | None = None
         self.is_behind = False
 
     @property
     def is_closing(self) -> bool:
-        """Whether the socket is being closed: the queue takes nothing more."""
+        """Whether the socket is being closed, so that the queue accepts nothing more."""
         return self._closing is not None
 
     @property
     def close_code(self) -> int | None:
-        """The close code of the server, if it closes the socket."""
+        """The close code, if the server closes the socket."""
         return self._closing
 
     @property
     def has_room(self) -> bool:
-        """Whether the queue takes one more event. An empty queue takes a frame of any size."""
-        fits = len(self._frames) < self._most_frames and self._size < self._most_bytes
-        return self._closing is None and (fits or not self._frames)
+        """Whether the queue accepts one more event. An empty queue accepts a frame of any size."""
+        on_its_way = 0 if self._received is None else self._sent - self._received
+        size = self._size + on_its_way
+        fits = len(self._frames) < self._most_frames and size < self._most_bytes
+        return self._closing is None and (fits or not (self._frames or on_its_way))
+
+    def expect_acks(self) -> int:
+        """Expect acks from the client. Return the number of bytes between two acks."""
+        self._received = 0
+        return max(1, self._most_bytes // _ACKS_PER_LIMIT)
+
+    def acknowledge(self, received: int) -> None:
+        """Record how many bytes the client has received since the socket was opened."""
+        if self._received is not None:
+            self._received = max(self._received, min(received, self._sent))
+            self._wake.set()
+
+    def note_client_frame(self) -> None:
+        """Allow more streamed text, because the client has sent a frame."""
+        self._text = 0
+
+    def offer_text(self, frame: str) -> bool:
+        """Queue streamed text if there is room and the client sends acks or has recently sent a frame."""
+        if self._received is None and self._text >= _HARD_LIMIT * self._most_bytes:
+            return False
+        if not self.offer(frame):
+            return False
+        self._text += len(frame)
+        return True
 
     def offer(self, frame: str) -> bool:
-        """Queue an event if there is room; otherwise mark this socket as behind."""
+        """Queue an event if there is room. Otherwise mark this socket as behind."""
         if not self.has_room:
             self.fall_behind()
             return False
@@ -69,14 +97,14 @@ class SendQueue:
         return True
 
     def fall_behind(self) -> None:
-        """Remember that the client reads more slowly than it is written to, until there is room again."""
+        """Mark this socket as behind until there is room again."""
         if not self.is_behind:
             open_sockets.note_overflow()
         self.is_behind = True
 
     def put(self, frame: str) -> None:
-        """Queue an answer. Close the socket of a client that never reads."""
-        if self.is_closing or self._leaves_now(frame):
+        """Queue an answer. Close the socket if the client never reads."""
+        if self.is_closing:
             return
         if len(self._frames) >= _HARD_LIMIT * self._most_frames:
             self._give_up()
@@ -87,38 +115,35 @@ class SendQueue:
         self._wake.set()
 
     def close(self, code: int) -> None:
-        """Close the socket once all queued frames are sent."""
+        """Close the socket after all queued frames are sent."""
         if self._closing is None:
             self._closing = code
             self._wake.set()
 
     async def run(self, on_room: Callable[[], Awaitable[None]]) -> None:
-        """Send until closed. Call `on_room` when a socket that was behind has room again.
+        """Send until the socket is closed. Call `on_room` when a socket that was behind has room again.
 
-        Raise TimeoutError if the client leaves no room even for the close.
+        Raise TimeoutError if the client does not even read the close.
         """
         try:
             while not (self.is_closing and not self._frames):
                 await self._wake.wait()
                 await self._flush()
-                if self.is_behind and not self.is_closing:
+                if self.is_behind and self.has_room:
                     self.is_behind = False
                     await on_room()
             async with asyncio.timeout(self._send_timeout):
                 await self._close(self._closing or TRY_AGAIN)
-        except TimeoutError:  # which is an OSError, too
+        except TimeoutError:  # TimeoutError is an OSError too
             raise
-        except (OSError, RuntimeError):  # the client has gone; servers say so in different words
+        except (
+            OSError,
+            RuntimeError,
+        ):  # the client has disconnected; servers raise different exceptions
             logger.debug("A frame could not be sent: the socket is closed")
 
-    def _leaves_now(self, frame: str) -> bool:
-        """Send it at once if nothing is before it and the client has room. Return whether it was so."""
-        if self._send_now is None or self._frames or self._is_sending:
-            return False
-        return self._send_now(frame)
-
     def _give_up(self) -> None:
-        """Close the socket without what is queued; a code that it has already stays."""
+        """Close the socket and drop its queue. An earlier close code is kept."""
         self._frames.clear()
         self._size = 0
         self.close(TRY_AGAIN)
@@ -128,15 +153,13 @@ class SendQueue:
         if not self._frames:
             return
         now = asyncio.get_running_loop().time
-        self._is_sending = True
         try:
-            async with asyncio.timeout(self._send_timeout) as patience:  # with each frame
+            async with asyncio.timeout(self._send_timeout) as patience:  # added to each frame
                 while self._frames:
                     frame, size = self._frames.popleft()
                     self._size -= size
+                    self._sent += size
                     patience.reschedule(now() + self._send_timeout)
                     await self._send(frame)
         except TimeoutError:
             self._give_up()
-        finally:
-            self._is_sending = False

@@ -1,122 +1,143 @@
-"""Runs uvicorn in this process. The turn supervisor starts before the first request and drains at the end."""
+"""Runs Daphne in this process. The turn supervisor starts before the first request and drains at the end."""
 
 import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from typing import Any
 
-import uvicorn
+from daphne.endpoints import build_endpoint_description_strings
+from daphne.server import Server
+from daphne.ws_protocol import WebSocketProtocol
 
 from turns.running import runtime
 from turns.running.draining import Drain
-from webchat.socket_protocol import WebSocketProtocol
+from webchat.slow_requests import TimedChannel
 
 logger = logging.getLogger(__name__)
 
-MAX_FRAME = 1024 * 1024  # bytes that a client may send at once
-CLOSING_BOUND = 1  # seconds for answers that are still on their way, once everything was drained
+MAX_MESSAGE = 1024 * 1024  # maximum bytes of one message from a client
+CLOSING_BOUND = 1.0  # seconds for outstanding responses after the drain
 
 
-class TurnServer(uvicorn.Server):
-    """Serves HTTP and WebSocket. The first signal drains, the second cancels what still runs, the third leaves at once.
+class TurnServer:
+    """Serves HTTP and WebSocket. The first signal drains, the second cancels running turns, the third exits immediately.
 
-    `say` gets sentences for whoever started the server.
+    `say` prints sentences for the person who started the server.
     """
 
     def __init__(
         self, application: Any, *, host: str, port: int, say: Callable[[str], None]
     ) -> None:
-        config = uvicorn.Config(
-            application,
-            host=host,
-            port=port,
-            loop="asyncio",  # others have no place where tools that ask to exit are contained
-            ws=WebSocketProtocol,
-            ws_max_size=MAX_FRAME,
-            ws_per_message_deflate=False,  # it costs more than such short frames save
-            lifespan="off",  # a project's application need not know of it
-            log_config=None,
-            access_log=False,
-            proxy_headers=False,  # the site decides whom it believes
-            server_header=False,
-            headers=[("server", "turnkeeper")],
-            timeout_graceful_shutdown=CLOSING_BOUND,
-        )
-        super().__init__(config)
-        self._exit_code = 0
+        self._application = application
+        self._host, self._port = host, port
         self._say = say
+        self._exit_code = 0
         self._drain: Drain | None = None
-        self._leaving = asyncio.Event()
+        self._has_started = asyncio.Event()
+        self._answers: set[asyncio.Task[None]] = set()
+        self._server = _Daphne(
+            application=self._serve,
+            endpoints=build_endpoint_description_strings(host=host, port=port),
+            signal_handlers=False,
+            ready_callable=self._begin,
+            websocket_timeout=-1,  # sockets may stay open for longer than a day
+            websocket_max_message_size=MAX_MESSAGE,
+            websocket_max_frame_size=MAX_MESSAGE,
+            server_name="",
+        )
 
     @property
     def exit_code(self) -> int:
-        """What the process should return."""
         return self._exit_code or (self._drain.exit_code if self._drain else 0)
 
-    def run(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve until a signal comes. Say why, if the address cannot be had."""
-        host, port = self.config.host, self.config.port
+    def run(self) -> None:
+        """Serve until a signal arrives, or print why the address is unavailable."""
         try:
-            sockets = sockets or [listen(host, port)]
+            listen(self._host, self._port).close()
         except (OSError, OverflowError) as error:
-            self._exit_code = 1
-            reason = _reason(error)
-            self._say(f"Cannot listen on {_address(host, port)}: {reason}. Set PORT to a free one.")
+            self._fail(_reason(error))
             return
-        super().run(sockets)
+        self._server.run()
+        if not self._server.listening_addresses:
+            self._fail("another process was faster")
 
-    @contextmanager
-    def capture_signals(self) -> Generator[None]:
-        """Let signals drain; the server itself is told once everything was."""
-        self._drain = Drain(asyncio.get_running_loop(), leave=self._leave, say=self._say)
+    async def start_turns(self) -> None:
+        """Start the turn supervisor. Report processes that this one cannot communicate with."""
+        for other in await runtime.unreachable():
+            self._say(
+                f"Another process uses this database too: {other}. Both work, but pages of one learn only within seconds what"
+                " happens in the other. Stop one of them, or let CHANNEL_LAYERS name a layer that they share."
+            )
+
+    def _begin(self) -> None:
+        """Prepare the event loop that Daphne runs next. Daphne already listens."""
+        self._server.http_factory.protocol = TimedChannel
+        loop = asyncio.get_event_loop()  # Daphne has set it
+        self._drain = Drain(loop, leave=self._leave, say=self._say)
         self._drain.watch_signals()
-        yield
+        self._starting = loop.create_task(self._start(), name="start of the server")
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start the turns, then answer."""
+    async def _start(self) -> None:
         try:
             await self.start_turns()
         except Exception:
             logger.exception("The turn supervisor could not be started")
             self._exit_code = 1
-            self._leave()
+            self._server.stop()
             return
-        await super().startup(sockets)
-        for listening in sockets or ():
-            host, port = listening.getsockname()[:2]
+        self._has_started.set()
+        for host, port in self._server.listening_addresses:
             self._say(f"Serving on http://{_address(host, port)} (Ctrl-C to stop)")
 
-    async def main_loop(self) -> None:
-        """Keep the date of answers current until the server leaves: a look in a second, where uvicorn's own takes ten."""
-        while not await self.on_tick(0):
-            with suppress(TimeoutError):
-                async with asyncio.timeout(1):
-                    await self._leaving.wait()
-
-    async def start_turns(self) -> None:
-        """Start the turn supervisor. Tell of processes that this one does not hear."""
-        for other in await runtime.unreachable():
-            self._say(
-                f"Another process uses this database too: {other}. Both work, but pages of one learn only within seconds what"
-                " happens in the other. Stop one of them, or set REDIS_URL."
-            )
+    async def _serve(self, scope: Any, receive: Any, send: Any) -> None:
+        """Serve one request or socket as soon as turns can run."""
+        await self._has_started.wait()
+        task = asyncio.current_task()
+        if task is not None and scope["type"] == "http":
+            self._answers.add(task)
+            task.add_done_callback(self._answers.discard)
+        await self._application(scope, receive, send)
 
     def _leave(self) -> None:
-        self.should_exit = True
-        self._leaving.set()
+        """Stop the server after turns are drained and sockets are closed."""
+        self._leaving = asyncio.get_running_loop().create_task(
+            self._finish(), name="end of the server"
+        )
+
+    async def _finish(self) -> None:
+        if self._answers:
+            await asyncio.wait(self._answers, timeout=CLOSING_BOUND)
+        self._server.stop()
+
+    def _fail(self, reason: str) -> None:
+        self._exit_code = 1
+        address = _address(self._host, self._port)
+        self._say(f"Cannot listen on {address}: {reason}. Set PORT to a free one.")
+
+
+class _Daphne(Server):  # type: ignore[misc]
+    """Daphne with close code 1012, which tells clients that the server restarts."""
+
+    async def handle_reply(self, protocol: Any, message: Any) -> None:
+        """Pass on a message of the application. Also send the close codes that Autobahn's `sendClose` refuses."""
+        if (
+            message["type"] == "websocket.close"
+            and 1001 <= message.get("code", 1000) < 3000
+            and isinstance(protocol, WebSocketProtocol)
+            and protocol.state == WebSocketProtocol.STATE_OPEN
+        ):
+            # Documented as internal, but Daphne itself closes with 1011 this way, and there is no other way.
+            protocol.sendCloseFrame(code=int(message["code"]))
+            return
+        await super().handle_reply(protocol, message)
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that takes connections. Raise `OSError` if the address cannot be had."""
+    """Return a listening socket. Raise `OSError` if the address is unavailable."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    takes_both = host == "::" and socket.has_dualstack_ipv6()
-    listening = socket.create_server((host, port), family=family, dualstack_ipv6=takes_both)
-    # asyncio lets small answers leave at once (TCP_NODELAY) only where a socket says that it is TCP. This one does not.
-    tcp = socket.IPPROTO_TCP
-    return socket.socket(listening.family, listening.type, tcp, fileno=listening.detach())
+    return socket.create_server((host, port), family=family)
 
 
 def _address(host: str, port: int) -> str:

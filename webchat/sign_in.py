@@ -1,87 +1,80 @@
-"""Sign-in: hashes few passwords at a time, so that turns keep running, and locks out repeated failures."""
+"""Sign-in: limits concurrent password hashing so that turns keep running, and locks out repeated failures."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
+from functools import cache
 from math import ceil
-from threading import Condition, local
+from threading import BoundedSemaphore, Lock, local
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.contrib.auth.backends import ModelBackend
 from django.contrib.auth.hashers import BasePasswordHasher, PBKDF2PasswordHasher
-from django.db import connection
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.deprecation import MiddlewareMixin
 
-from governance.db import run_in_pool_thread
+from governance.csp import add_policy
+from governance.db import database_alias, run_in_pool_thread
 from governance.durations import format_duration
 from governance.sanitize import sanitize_text
 from webchat.conf import app_settings
+from webchat.decorators import policy_for
 
-if TYPE_CHECKING:  # a project may have a user model of its own
+if TYPE_CHECKING:  # a project may have a custom user model
     from django.contrib.auth.models import User
 
-TRY_AGAIN_AFTER = timedelta(seconds=5)  # when too many were at once
-_LONGEST_NAME = 255  # that django-axes has a column for
+TRY_AGAIN_AFTER = timedelta(seconds=5)  # shown after too many concurrent sign-ins
+_LONGEST_NAME = 255  # length of the column of django-axes
 
 
 class TooManySignIns(Exception):
-    """Too many passwords wait for their check in this process."""
+    """Too many password checks are waiting in this process."""
 
 
-class _PasswordCheckQueue:
-    """Bounds the password checks that run, and those that wait. A thread has one slot, however often it enters."""
-
-    def __init__(self) -> None:
-        self._thread = local()
-        self._changed = Condition()
-        self._running = 0
-        self._waiting = 0
-
-    @contextmanager
-    def slot(self) -> Iterator[None]:
-        if getattr(self._thread, "has_slot", False):
-            yield
-            return
-        self._enter()
-        self._thread.has_slot = True
-        try:
-            yield
-        finally:
-            self._thread.has_slot = False
-            with self._changed:
-                self._running -= 1
-                self._changed.notify()
-
-    def _enter(self) -> None:
-        room = app_settings.MAX_PASSWORD_CHECKS
-        with self._changed:
-            if self._running + self._waiting >= room + app_settings.MAX_WAITING_SIGN_INS:
-                raise TooManySignIns
-            self._waiting += 1
-            try:
-                self._changed.wait_for(lambda: self._running < room)
-            finally:
-                self._waiting -= 1
-            self._running += 1
-
-
-_queue = _PasswordCheckQueue()
-
-
-def password_check() -> AbstractContextManager[None]:
-    """Return a context in which a password may be hashed. Entering blocks the thread, so never enter it on a loop.
+@contextmanager
+def password_check() -> Iterator[None]:
+    """Return a context in which a password may be hashed. Entering it blocks the thread, so never do that on an event loop.
 
     Raises:
-        TooManySignIns: on entering, when too many wait already.
+        TooManySignIns: on entering, if too many checks are already waiting.
     """
-    return _queue.slot()
+    if getattr(
+        _thread, "has_slot", False
+    ):  # a hasher called by a backend runs inside the backend's check
+        yield
+        return
+    with _semaphores_lock:
+        places, slots = _semaphores(
+            app_settings.MAX_PASSWORD_CHECKS, app_settings.MAX_WAITING_SIGN_INS
+        )
+    if not places.acquire(blocking=False):
+        raise TooManySignIns
+    try:
+        with slots:
+            _thread.has_slot = True
+            try:
+                yield
+            finally:
+                _thread.has_slot = False
+    finally:
+        places.release()
+
+
+_thread = local()
+_semaphores_lock = Lock()
+
+
+@cache
+def _semaphores(running: int, waiting: int) -> tuple[BoundedSemaphore, BoundedSemaphore]:
+    """Return the semaphore for waiting and running checks, and the one for running checks."""
+    return BoundedSemaphore(running + waiting), BoundedSemaphore(running)
 
 
 class SignInBackend(ModelBackend):
-    """Django's own backend inside `password_check`, for known and unknown names alike."""
+    """Django's own backend inside `password_check`, for both known and unknown names."""
 
     def authenticate(
         self,
@@ -90,7 +83,7 @@ class SignInBackend(ModelBackend):
         password: str | None = None,
         **kwargs: Any,
     ) -> "User | None":
-        """Check a password once there is room. Ignore credentials without a password."""
+        """Check a password when a slot is free. Ignore credentials without a password."""
         if password is None:
             return None
         with password_check():
@@ -103,57 +96,58 @@ class SignInBackend(ModelBackend):
         password: str | None = None,
         **kwargs: Any,
     ) -> "User | None":
-        """Authenticate in a thread of its own: Django would hash on the event loop."""
+        """Authenticate in a separate thread, because Django would hash on the event loop."""
         check = run_in_pool_thread(self.authenticate)
         return await check(request, username=username, password=password, **kwargs)
 
 
 class QueuedHasher(BasePasswordHasher):
-    """Lets a hasher of Django's hash inside `password_check`, also where a form sets or changes a password.
+    """Makes Django's hasher hash inside `password_check`, even when a form sets or changes a password.
 
-    Whoever holds a transaction does not wait: all who write would wait for that one.
+    Inside a transaction it does not wait, because all other writers would wait for that transaction.
     """
 
     def encode(self, password: str, salt: str, *args: Any, **kwargs: Any) -> Any:
-        """Hash a password once there is room."""
+        """Hash a password when a slot is free."""
         with _hashing():
             return super().encode(password, salt, *args, **kwargs)
 
     def verify(self, password: str, encoded: str) -> bool:
-        """Compare a password with its hash once there is room."""
+        """Compare a password with its hash when a slot is free."""
         with _hashing():
             return super().verify(password, encoded)
 
 
 class PasswordHasher(QueuedHasher, PBKDF2PasswordHasher):
-    """Django's default hasher, a few at a time."""
+    """Django's default hasher with limited concurrency."""
 
 
 def _hashing() -> AbstractContextManager[None]:
-    return nullcontext() if connection.in_atomic_block else password_check()
+    has_transaction = not transaction.get_autocommit(using=database_alias())
+    return nullcontext() if has_transaction else password_check()
 
 
 class SignInMiddleware(MiddlewareMixin):
-    """Answers a sign-in, or another form with a password, that found no room with a page and status 429."""
+    """Answers a sign-in or another password form with a page and status 429 if the queue is full."""
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
-        """Answer `TooManySignIns`; leave every other exception to Django."""
+        """Answer `TooManySignIns`. Leave every other exception to Django."""
         if not isinstance(exception, TooManySignIns):
             return None
         return _refusal(request, wait=TRY_AGAIN_AFTER, is_locked=False)
 
 
 def counted_name(request: HttpRequest, credentials: Mapping[str, Any] | None = None) -> str | None:
-    """Return the name that a failure counts for, as its column takes it (`AXES_USERNAME_CALLABLE`).
+    """Return the name for which a failure is counted, fitted to its column (`AXES_USERNAME_CALLABLE`).
 
-    A failure that the database refuses to keep would not count, for the address neither.
+    If the database rejected the name, the failure would not be counted for the address either.
     """
     name = (credentials or request.POST).get("username")
     return name and sanitize_text(name)[:_LONGEST_NAME]
 
 
 def locked_out(request: HttpRequest, *_: Any) -> HttpResponse:
-    """Answer a sign-in whose name or address failed too often (`AXES_LOCKOUT_CALLABLE`)."""
+    """Answer a sign-in after too many failures of its name or address (`AXES_LOCKOUT_CALLABLE`)."""
     pause = getattr(settings, "AXES_COOLOFF_TIME", None)
     return _refusal(request, wait=pause if isinstance(pause, timedelta) else None, is_locked=True)
 
@@ -168,6 +162,7 @@ def _refusal(request: HttpRequest, *, wait: timedelta | None, is_locked: bool) -
         "address": request.get_full_path(),
     }
     answer = render(request, "webchat/too_many_sign_ins.html", context, status=429)
+    add_policy(request, answer, policy_for(request))
     if seconds:
         answer["Retry-After"] = str(seconds)
     return answer

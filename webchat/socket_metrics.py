@@ -1,4 +1,4 @@
-"""Metrics of this process's sockets for Prometheus; importing them registers them (B7)."""
+"""Prometheus metrics of this process's sockets and its channel layer. Importing the module registers them (B7)."""
 
 from collections.abc import Iterator
 
@@ -7,10 +7,11 @@ from prometheus_client.registry import Collector
 
 from turns.running.metrics import registry
 from webchat import open_sockets
+from webchat.broadcast import layer_state
 
 
 class SocketMetrics(Collector):
-    """How many sockets are open, and how often a client was too slow."""
+    """Collects the number of open sockets, the number of slow clients, and the state of the channel layer."""
 
     def collect(self) -> Iterator[Metric]:
         yield GaugeMetricFamily(
@@ -20,6 +21,11 @@ class SocketMetrics(Collector):
             "turnkeeper_outbox_overflows",
             "How often a client read too slowly for what was pushed to it",
             value=open_sockets.overflow_count(),
+        )
+        yield GaugeMetricFamily(
+            "turnkeeper_channel_layer_up",
+            "Whether the channel layer takes messages of this process",
+            value=not layer_state.is_away,
         )
 
 

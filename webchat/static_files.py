@@ -1,6 +1,5 @@
 """Serves static files with WhiteNoise in a coroutine, outside the database thread."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -8,12 +7,14 @@ from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from whitenoise.middleware import WhiteNoiseMiddleware
 
+from governance.threads import run_in_thread
+
 
 class StaticFilesMiddleware(WhiteNoiseMiddleware):  # type: ignore[misc]  # WhiteNoise has no types
-    """Answers requests for static files. It passes other requests on in the same coroutine.
+    """Answers requests for static files, and passes other requests on in the same coroutine.
 
-    WhiteNoise's own middleware is not a coroutine. Django would run it, and everything behind it, in its one thread for
-    the database. Each request would hold up the database work of all turns until its view has answered.
+    WhiteNoise's own middleware is synchronous, so Django would run it, and everything behind it, in the single database
+    thread. Each request would then delay the database work of all turns until its view has answered.
     """
 
     sync_capable = True
@@ -25,7 +26,7 @@ class StaticFilesMiddleware(WhiteNoiseMiddleware):  # type: ignore[misc]  # Whit
             markcoroutinefunction(self)
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
-        """Answer, or let the next one answer."""
+        """Answer the request, or pass it on."""
         if iscoroutinefunction(self):
             return self._answer(request)
         answer: HttpResponseBase = super().__call__(request)
@@ -33,9 +34,9 @@ class StaticFilesMiddleware(WhiteNoiseMiddleware):  # type: ignore[misc]  # Whit
 
     async def _answer(self, request: HttpRequest) -> HttpResponseBase:
         if request.path_info.startswith(self.static_prefix):
-            found = await asyncio.to_thread(self._read, request)
-            if found is not None:
-                return found
+            response = await run_in_thread(self._read, request)
+            if response is not None:
+                return response
         answer: HttpResponseBase = await self.get_response(request)
         return answer
 

@@ -1,7 +1,8 @@
-"""Colours of code in answers, as classes of spans. It tells words, texts, numbers and remarks apart, and no more.
+"""Highlights code in answers with classes of spans. It distinguishes only keywords, strings, numbers and comments.
 
-Answers are hostile, and Python's `re` lets no other thread run while it matches. So a pattern here never goes back: what is
-repeated is possessive, or one character at a time up to an end that is always found. The time grows with the code alone.
+Answers are untrusted, and Python's `re` blocks all other threads while it matches. The patterns therefore never
+backtrack: repetitions are possessive, or advance one character at a time to an end that always exists. The time is
+linear in the length of the code.
 """
 
 import re
@@ -13,21 +14,21 @@ from django.utils.html import escape
 WORD, TEXT, NUMBER, NAME, REMARK, ADDED, REMOVED = "k", "s", "m", "n", "c", "gi", "gd"
 CLASSES = frozenset((WORD, TEXT, NUMBER, NAME, REMARK, ADDED, REMOVED))
 
-# Each part of a pattern is a group with the name of its class. Of words (`w`), the list of the language tells.
+# Each part of a pattern is a group named after its class. A word (`w`) is looked up in the language's keywords.
 _HASH = r"(?P<c>#[^\n]*+)"
 _BLOCK = r"/\*(?:[^*]|\*(?!/))*+(?:\*/)?"
 _SLASHES = rf"(?P<c>//[^\n]*+|{_BLOCK})"
 _DOUBLE = r'"(?:[^"\\\n]|\\(?s:.))*+"?'
 _SINGLE = r"'(?:[^'\\\n]|\\(?s:.))*+'?"
 _TEXTS = rf"(?P<s>{_DOUBLE}|{_SINGLE})"
-_CHARACTER = r"'(?:[^'\\\n]|\\[^\n][^'\n]{0,8}+)'"  # an apostrophe alone is no text
+_CHARACTER = r"'(?:[^'\\\n]|\\[^\n][^'\n]{0,8}+)'"  # a single apostrophe is not a string
 _BLOCK_TEXT = r'"""(?:[^"\\]|\\(?s:.)|"(?!""))*+(?:""")?'
 _TRIPLE = rf"{_BLOCK_TEXT}|'{{3}}(?:[^'\\]|\\(?s:.)|'(?!''))*+(?:'{{3}})?"
-_PATTERN = (  # of JavaScript: where no division can stand; its length is bounded, since it may lack an end
+_PATTERN = (  # regular expression of JavaScript, where no division is possible; bounded, because it may lack an end
     r"(?:(?<=[=(,:;!&|?\[{}])|(?<=[=(,:;!&|?\[{}] )|(?<=return ))"
     r"/(?![/*])(?:[^/\\\[\n]|\\[^\n]|\[(?:[^\]\\\n]|\\[^\n]){0,40}+\]){1,80}+/[a-z]*+"
 )
-_BEGIN = r"(?<![^\n])"  # of a line
+_BEGIN = r"(?<![^\n])"  # to the end of a line
 _NUMBER = r"(?<![\w.])\d[\w.]*+"
 _W = r"(?P<w>(?<!\w)[^\W\d]\w*+)"
 _REST = rf"(?P<m>{_NUMBER})|{_W}"
@@ -107,7 +108,7 @@ LANGUAGES = frozenset(_PATTERNS) | frozenset(_SAME)
 
 
 def highlight(code: str, language: str) -> str:
-    """Return code as HTML; without colours where the language has none here."""
+    """Return code as HTML. Unknown languages are not highlighted."""
     name = _SAME.get(language, language)
     return "".join(_spans(code, name)) if name in _PATTERNS else escape(code)
 
@@ -115,13 +116,13 @@ def highlight(code: str, language: str) -> str:
 def _spans(code: str, name: str) -> Iterator[str]:
     pattern, words = _compiled(name)
     end = 0
-    for found in pattern.finditer(code):
-        kind, text = found.lastgroup, found.group()
+    for match in pattern.finditer(code):
+        kind, text = match.lastgroup, match.group()
         if kind == "w":
-            kind = _class_of(text, words, is_called=code.startswith("(", found.end()))
+            kind = _class_of(text, words, is_called=code.startswith("(", match.end()))
         if kind:
-            yield f'{escape(code[end : found.start()])}<span class="{kind}">{escape(text)}</span>'
-            end = found.end()
+            yield f'{escape(code[end : match.start()])}<span class="{kind}">{escape(text)}</span>'
+            end = match.end()
     yield escape(code[end:])
 
 
@@ -133,7 +134,7 @@ def _class_of(text: str, words: frozenset[str], *, is_called: bool) -> str:
 
 @cache
 def _compiled(name: str) -> tuple[re.Pattern[str], frozenset[str]]:
-    """Return the pattern of a language and its words; SQL has them in both cases."""
+    """Return the pattern and keywords of a language. SQL keywords are added in both cases."""
     words = _WORDS.get(name, "")
     return re.compile(_PATTERNS[name]), frozenset(
         f"{words} {words.upper()}".split() if name == "sql" else words.split()

@@ -1,6 +1,6 @@
-"""The language of a reader: which one a socket's user wants, and stored sentences in it.
+"""Finds the language of a socket's user, and translates stored sentences into it.
 
-What the log and the rows hold is the same for everybody: sentences in English. They are translated on their way out.
+Logs and rows store English sentences for all readers. They are translated when they are sent.
 """
 
 from collections.abc import Callable
@@ -11,6 +11,7 @@ from django.http import HttpRequest
 from django.utils import translation
 
 from governance.labels import tool_text
+from governance.threads import own_pool
 from turns.selectors.translations import is_report, sentence, work_of_sub_agent
 
 P = ParamSpec("P")
@@ -18,18 +19,19 @@ T = TypeVar("T")
 
 _SOURCE = "en"
 _WORDS_OF_TOOLS = {"tool_title", "question"}
-_OPAQUE = {"input", "result", "result_length", "html", "partial_text", "tail"}
+_OPAQUE = {"input", "arguments", "result", "result_length", "html", "partial_text", "tail"}
 
 
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run a function that blocks; unlike `asyncio.to_thread` it speaks the caller's language."""
-    return await sync_to_async(function, thread_sensitive=False)(*args, **kwargs)
+    """Run a blocking function in a thread. Unlike `asyncio.to_thread`, it keeps the caller's language."""
+    pool: Any = own_pool  # asgiref's types allow only one kind of executor
+    return await sync_to_async(function, thread_sensitive=False, executor=pool)(*args, **kwargs)
 
 
 def language_of(scope: Any) -> str:
-    """Return the language of a socket's user, found as for a request: the cookie, then what the browser asks for.
+    """Return the language of a socket's user, found as for a request: the cookie, then `Accept-Language`.
 
-    It reads files, so it does not belong on an event loop.
+    It reads files, so do not call it on an event loop.
     """
     request = HttpRequest()
     request.COOKIES = scope.get("cookies", {})
@@ -37,20 +39,20 @@ def language_of(scope: Any) -> str:
     request.META["HTTP_ACCEPT_LANGUAGE"] = headers.get(b"accept-language", b"").decode("latin1")
     language = translation.get_language_from_request(request)
     with translation.override(language):
-        return language  # its catalogue has been read
+        return language  # its catalogue is loaded
 
 
 def is_source(language: str | None) -> bool:
-    """Return whether stored sentences are in this language already."""
+    """Return whether stored sentences are already in this language."""
     return language is None or language.partition("-")[0] == _SOURCE
 
 
 def for_reader(data: T, language: str | None = None) -> T:
-    """Return a frame or an answer with its stored sentences in a language; None = the active one."""
-    chosen = language or translation.get_language()
-    if is_source(chosen):
+    """Return a frame or response with its stored sentences translated; None = the active language."""
+    code = language or translation.get_language()
+    if is_source(code):
         return data
-    with translation.override(chosen):
+    with translation.override(code):
         translated: T = _translated(data)
         return translated
 
@@ -60,24 +62,24 @@ def _translated(value: Any) -> Any:
         return [_translated(each) for each in value]
     if not isinstance(value, dict):
         return value
-    return {name: _field(name, held, value) for name, held in value.items()}
+    return {name: _field(name, part, value) for name, part in value.items()}
 
 
-def _field(name: str, held: Any, around: dict[str, Any]) -> Any:
+def _field(name: str, part: Any, around: dict[str, Any]) -> Any:
     if name in _OPAQUE:
-        return held
-    if not isinstance(held, str):
-        return _translated(held)
+        return part
+    if not isinstance(part, str):
+        return _translated(part)
     if name in _WORDS_OF_TOOLS or (name == "title" and around.get("type") == "tool_use"):
-        return tool_text(held)
+        return tool_text(part)
     if name == "message" and "tool_name" in around:
-        return work_of_sub_agent(around["tool_name"], held)
-    return sentence(held) if _is_sentence(name, around) else held
+        return work_of_sub_agent(around["tool_name"], part)
+    return sentence(part) if _is_sentence(name, around) else part
 
 
 def _is_sentence(name: str, around: dict[str, Any]) -> bool:
-    """Whether a field holds a sentence of the server, and none of a person or a tool."""
-    if name in {"message", "reason"}:  # of an error or a notice
+    """Whether a field contains a sentence of the server, not of a person or a tool."""
+    if name in {"message", "reason"}:  # of an error or notice
         return "code" in around
     if name == "user_message":
         return is_report(around.get("source", ""))

@@ -1,4 +1,4 @@
-"""Where the pages, the API and the health endpoints are."""
+"""URLs of the pages, the API and the health endpoints."""
 
 from django.core.checks import CheckMessage
 from django.urls import URLPattern, include, path
@@ -9,10 +9,10 @@ from webchat import views
 
 
 class FirstPage(URLPattern):
-    """The first page. An app that is not installed has no other place to say so than its addresses."""
+    """The route of the first page. Only its check can report an app that is not installed."""
 
     def check(self) -> list[CheckMessage]:
-        """Name the app if only its addresses are there."""
+        """Report an error if the project includes the app's URLs without installing the app."""
         missing = setting_rules.check_apps("webchat.urls", "webchat", check_id="webchat.E023")
         return [*missing, *super().check()]
 

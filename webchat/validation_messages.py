@@ -1,4 +1,4 @@
-"""Messages for invalid fields, the same for frames and for HTTP bodies."""
+"""Messages for invalid fields, shared by frames and HTTP bodies."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -27,20 +27,20 @@ _AROUND = {"body", "query", "path", "payload"}
 def validation_message(
     errors: Iterable[Mapping[str, Any]], *, leave_out: Iterable[str] = ()
 ) -> str:
-    """Return a sentence that names the invalid fields. It repeats nothing that the client sent."""
+    """Return a sentence that names the invalid fields, without repeating any input."""
     hidden = _AROUND | set(leave_out)
     parts = [_part(error, hidden) for error in errors]
     return _("Please correct: %(problems)s.") % {"problems": "; ".join(dict.fromkeys(parts))}
 
 
 def _either(expected: str) -> str:
-    """Return the values that may be, which Pydantic joins in English."""
+    """Return the allowed values, which Pydantic joins in English."""
     first, is_more, last = expected.rpartition(" or ")
     return _("%(first)s or %(last)s") % {"first": first, "last": last} if is_more else last
 
 
 def _part(error: Mapping[str, Any], hidden: set[str]) -> str:
     words = _SENTENCES.get(error["type"])
-    said = words(error.get("ctx", {})) if words else _("is not valid")
+    problem = words(error.get("ctx", {})) if words else _("is not valid")
     name = ".".join(str(step) for step in error["loc"] if step not in hidden)
-    return f"{name} {said}" if name else str(said)
+    return f"{name} {problem}" if name else str(problem)

@@ -1,1 +1,1 @@
-"""Governance for the tools of others: plain callables, and agents of other frameworks (B8)."""
+"""Governance for the tools of other programs: plain callables, and agents of other frameworks (B8)."""

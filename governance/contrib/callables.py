@@ -1,10 +1,11 @@
-"""Runs any program's callables as tools: a deadline, a token, limits, and one outcome for every call (B8)."""
+"""Runs any program's callables as tools, with a deadline, a token, limits, and one outcome for every call (B8)."""
 
 import functools
 import inspect
 import itertools
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, ParamSpec, TypeVar, overload
+from dataclasses import replace
+from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 import pydantic_core
 
@@ -25,6 +26,7 @@ from governance.contrib.execution import (
     executor_for,
     with_body,
 )
+from governance.sanitize import sanitize_json
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -40,6 +42,7 @@ def governed(
     scope: str = "",
     token: CancellationToken | None = None,
     host: Host | None = None,
+    failures: Literal["raise"] = "raise",
     **declared: Any,
 ) -> Callable[P, Coroutine[Any, Any, R]]: ...
 @overload
@@ -50,8 +53,31 @@ def governed(
     scope: str = "",
     token: CancellationToken | None = None,
     host: Host | None = None,
+    failures: Literal["raise"] = "raise",
     **declared: Any,
 ) -> Callable[P, Coroutine[Any, Any, R]]: ...
+@overload
+def governed(
+    function: Callable[P, Awaitable[R]],
+    *,
+    executor: ExecutorSource = None,
+    scope: str = "",
+    token: CancellationToken | None = None,
+    host: Host | None = None,
+    failures: Literal["text"],
+    **declared: Any,
+) -> Callable[P, Coroutine[Any, Any, R | str]]: ...
+@overload
+def governed(
+    function: Callable[P, R],
+    *,
+    executor: ExecutorSource = None,
+    scope: str = "",
+    token: CancellationToken | None = None,
+    host: Host | None = None,
+    failures: Literal["text"],
+    **declared: Any,
+) -> Callable[P, Coroutine[Any, Any, R | str]]: ...
 def governed(
     function: Callable[..., Any],
     *,
@@ -59,41 +85,52 @@ def governed(
     scope: str = "",
     token: CancellationToken | None = None,
     host: Host | None = None,
+    failures: Literal["raise", "text"] = "raise",
     **declared: Any,
 ) -> Callable[..., Coroutine[Any, Any, Any]]:
     """Return a coroutine function that runs `function` under the executor and returns its own value.
 
-    `declared` are the keywords of `make_tool`. A plain function runs in a thread of its own. With
-    `isolation="process"` it runs in a worker process: it must be importable, and arguments and value cross as JSON. A
-    parameter annotated with `ToolContext` is filled in. Policies are those of the callable's name, or of the name in
+    `declared` are the keywords of `make_tool`. A plain function runs in its own thread. With `isolation="process"` it
+    runs in a worker process: it must be importable, and its arguments and value are transferred as JSON. A parameter
+    annotated with `ToolContext` is filled in. The limits are those set for the callable's name, or for the name in
     `declared`.
 
-    The value is the call's `ToolOutcome.value`, the same object; the record has only its text.
+    The returned object is `ToolOutcome.value` itself; only its text is stored.
+
+    With `failures="text"` a call that fails raises nothing: it returns `ToolOutcome.result`, a string for the model about
+    what happened and whether the function may still be running. Cancelling the surrounding task still raises
+    `CancelledError`.
 
     Raises:
-        ToolTimeoutError: no end within its limit; it was asked to stop, and may run on if it does not listen.
+        ToolTimeoutError: the function did not end within its limit. It was asked to stop, but may still be running.
         Cancelled: the call's token or `token` was cancelled.
-        ToolExecutionError: the function raised `original_error`, which is the cause too.
-        GovernanceError: the call was refused: switched off, no place in the queue, no approval.
+        ToolExecutionError: the function raised `original_error`, which is also the cause.
+        GovernanceError: the call was refused, for example because the tool is disabled, the queue is full, or a person
+            did not approve it.
     """
+    if failures not in ("raise", "text"):
+        raise ValueError(f'failures must be "raise" or "text", not {failures!r}')
     tool = _tool(function, declared)
     parameter = None if isinstance(function, functools.partial) else tool.context_parameter
     signature = _without(inspect.signature(function), parameter)
 
     @functools.wraps(function)
     async def run(*args: Any, **kwargs: Any) -> Any:
-        given = signature.bind(*args, **kwargs).arguments
+        arguments = signature.bind(*args, **kwargs).arguments
 
         def body(context: ToolContext) -> Any:
             if parameter is None:
                 return function(*args, **kwargs)
-            return function(**given, **{parameter: context})
+            return function(**arguments, **{parameter: context})
 
-        chosen = await executor_for(executor)
-        call = _call(tool, given, scope=scope)
-        made = tool if tool.isolation is Isolation.PROCESS else with_body(tool, body)
-        live = chosen.prepare(call, token=token, tool=made)
-        return _value(await execute_to_end(chosen, live, host=host))
+        tool_executor = await executor_for(executor)
+        call = _call(tool, arguments, scope=scope)
+        called_tool = tool if tool.isolation is Isolation.PROCESS else with_body(tool, body)
+        live = tool_executor.prepare(call, token=token, tool=called_tool)
+        outcome = await execute_to_end(tool_executor, live, host=host)
+        if failures == "text" and outcome.error is not None:
+            return outcome.result
+        return _value(outcome)
 
     run.__signature__ = signature  # type: ignore[attr-defined]
     return run
@@ -102,33 +139,42 @@ def governed(
 def _tool(function: Callable[..., Any], declared: dict[str, Any]) -> Tool:
     is_plain = inspect.isroutine(function) or isinstance(function, functools.partial)
     name = declared.pop("name", None) or getattr(function, "__name__", type(function).__name__)
-    # only arguments that cross into a process are validated; others are passed as they are
+    # only arguments that are sent to a worker process are validated; others are passed unchanged
     is_process = declared.get("isolation") == Isolation.PROCESS
     tool = make_tool(
         function if is_plain else function.__call__,  # type: ignore[operator]
         **{"name": name, "render": _render, "raw_schema": None if is_process else {}, **declared},
     )
+    tool = replace(tool, takes_meta=False)
     if is_process:
         tool.build()
     return tool
 
 
 def _without(signature: inspect.Signature, parameter: str | None) -> inspect.Signature:
-    kept = [one for one in signature.parameters.values() if one.name != parameter]
-    return signature.replace(parameters=kept)
+    parameters = [
+        candidate for candidate in signature.parameters.values() if candidate.name != parameter
+    ]
+    return signature.replace(parameters=parameters)
 
 
-def _call(tool: Tool, given: dict[str, Any], *, scope: str) -> ToolCall:
+def _call(tool: Tool, arguments: dict[str, Any], *, scope: str) -> ToolCall:
     return ToolCall(
         id=f"{tool.name}-{next(_numbers)}",
         tool_name=tool.name,
-        input=pydantic_core.to_jsonable_python(given, fallback=str, bytes_mode="base64"),
+        # Only the record is sanitized, because a program's own texts, such as file names, may contain characters that a
+        # model may not send.
+        input=sanitize_json(
+            pydantic_core.to_jsonable_python(arguments, fallback=str, bytes_mode="base64")
+        ),
         scope=scope,
     )
 
 
 def _render(value: Any) -> str:
-    """Return the value's text for the record; an unserialisable value is no failure, as the caller gets the object."""
+    """Return the value's text for the record. A value that cannot be serialised is not a failure, because the caller
+    gets the object itself.
+    """
     if value is None or isinstance(value, str):
         return value or ""
     try:

@@ -1,4 +1,6 @@
-"""Executes one call for foreign code: finds the executor, wraps the body, and always reaches the outcome."""
+"""Executes one call for code outside this project: finds the executor, wraps the body, and always waits for the
+outcome.
+"""
 
 import asyncio
 import inspect
@@ -29,10 +31,11 @@ _context: ContextVar[ToolContext] = ContextVar("context of the governed call")
 
 
 async def executor_for(source: ExecutorSource) -> ToolExecutor:
-    """Return the given executor, the one that a function returns, or the loop's own.
+    """Return `source` if it is an executor, the executor that it returns if it is a function, or the executor of the
+    running loop if it is None.
 
-    With Django, pass `governance.runtime.get_executor`. None means an executor of the running loop with the built-in
-    limits. It uses threads and no worker processes, so nothing has to be closed.
+    With Django, pass `governance.runtime.get_executor`. The executor of the running loop has the built-in limits. It
+    uses threads but no worker processes, so it need not be closed.
     """
     if source is None:
         return _executors.get_or_make(_make)
@@ -42,9 +45,9 @@ async def executor_for(source: ExecutorSource) -> ToolExecutor:
 async def execute_to_end(
     executor: ToolExecutor, live: LiveCall, *, host: Host | None = None
 ) -> ToolOutcome:
-    """Execute the call to its outcome, even if the surrounding task is cancelled: that cancels the call first.
+    """Execute the call to its outcome. If the surrounding task is cancelled, cancel the call and wait for its outcome.
 
-    The executor alone would leave such a call without an outcome. Its grace bounds the wait.
+    The executor alone would leave such a call without an outcome. The grace period limits the wait.
 
     Raises:
         asyncio.CancelledError: the surrounding task was cancelled.
@@ -68,7 +71,7 @@ def tool_context() -> ToolContext:
 
 
 def with_body(tool: Tool, body: Callable[[ToolContext], Any]) -> Tool:
-    """Return the tool with a body that is made for one call, and takes nothing but its context."""
+    """Return the tool with a body for one call. The body takes only its context."""
 
     async def run_async(context: ToolContext, **_: Any) -> Any:
         _context.set(context)
@@ -80,7 +83,9 @@ def with_body(tool: Tool, body: Callable[[ToolContext], Any]) -> Tool:
 
     function: Any = run_async if tool.isolation is Isolation.ASYNC else run
     if tool.timeout_argument is not None:
-        function.__signature__ = inspect.signature(tool.function)  # its default is a limit (T2)
+        function.__signature__ = inspect.signature(
+            tool.function
+        )  # the default of the timeout argument is a limit (T2)
     return replace(tool, function=function, raw_schema=tool.raw_schema or {})
 
 

@@ -1,17 +1,23 @@
-"""A person's decision on one call. A question ends by the first of an answer, its expiry and a cancel (D2 to D4)."""
+"""A call's wait for a person's decision, until a person answers, the time limit runs out or a cancel arrives (D2 to
+D4).
+
+The executor asks the question. `governance/approval_store.py` stores it and decides which answer came first.
+"""
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
-from governance.core.cancellation import CancellationToken
+from governance.core.cancellation import CancellationToken, Promise
+from governance.core.forms import Form
 from governance.core.policy import ApprovalRule
-from governance.core.promises import Promise
 from governance.core.tools import Tool
 
 
 class Verdict(StrEnum):
-    """How a question ended; the first two are a person's decision."""
+    """How a question ended; the first two are decisions of a person."""
 
     APPROVED = "approved"
     DENIED = "denied"
@@ -21,9 +27,9 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """The end of a question: who decided, and why; `remember` = it holds for the whole scope.
+    """How a question ended: who decided, and why. With `remember`, the decision applies to the whole scope.
 
-    `question` is the id of the question that it answers.
+    `question` is the id of the question. `answers` contains the answers to a form.
     """
 
     verdict: Verdict
@@ -31,14 +37,16 @@ class Decision:
     reason: str = ""
     remember: bool = False
     question: str = ""
+    answers: Mapping[str, Any] | None = None
 
 
 class Question:
-    """One wait for a person's decision. Lives on one event loop; `answer` may be called from any thread.
+    """A request for a person's decision. It belongs to one event loop, but `answer` may be called from any thread.
 
-    The approver sets `id`. `timeout` in seconds, None = no limit. `definition` is the digest of the tool as it was
-    shown, `description` the tool's own text. `host` is the first host that the call would reach, empty = none;
-    `is_about_host` = the question is only about that host.
+    The approver sets `id`. `timeout` is in seconds; None means no limit. `definition` is the digest of the tool as it
+    was shown, `description` the tool's own text. `host` is the first unapproved host that the call would connect to, or
+    empty; with `is_about_host`, the question is only about that host. With a `form`, a running call asks the person to
+    fill it in.
     """
 
     def __init__(
@@ -50,6 +58,7 @@ class Question:
         description: str = "",
         host: str = "",
         is_about_host: bool = False,
+        form: Form | None = None,
     ) -> None:
         self.id = ""
         self.rule = rule
@@ -58,17 +67,22 @@ class Question:
         self.description = description
         self.host = host
         self.is_about_host = is_about_host
+        self.form = form
         self._answer: Promise[Decision] = Promise()
 
     @property
     def is_open(self) -> bool:
-        """Whether it has been put and not been answered."""
+        """Whether the question is open: asked and not answered."""
         return bool(self.id) and not self._answer.done()
 
     def answer(self, decision: Decision) -> None:
-        """Take a decision; the first one counts, and one on another question is ignored."""
+        """Accept a decision. Later decisions, and decisions on another question, are ignored."""
         if decision.question == self.id:
             self._answer.resolve(decision)
+
+    def withdraw(self) -> None:
+        """End the wait without a decision, because it is no longer needed."""
+        self._end(Verdict.CANCELLED)
 
     async def decided(self, token: CancellationToken) -> Decision:
         """Wait for a decision, for the expiry or for a cancel, whichever is first."""
@@ -88,33 +102,25 @@ class Question:
         self.answer(Decision(verdict=verdict, question=self.id))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApprovalGrant:
-    """Permission to start a call (D1, D4): the tool's definition that was approved, and the strictest rule it satisfies."""
-
-    definition: str
-    rule: ApprovalRule
-
-
-@dataclass(slots=True)
 class CallApproval:
     """The approval state of one call; `unknown_host` is the host that a person must approve first."""
 
-    question: Question | None = None
-    approval_grant: ApprovalGrant | None = None
-    unknown_host: str = ""
+    def __init__(self) -> None:
+        self.question: Question | None = None
+        self.unknown_host = ""
+        self._approved: tuple[str, ApprovalRule] | None = None
 
     def clear(self, tool: Tool, *, rule: ApprovalRule) -> None:
-        """Store that a person approved the call, for the tool's present definition and up to this rule."""
-        self.approval_grant = ApprovalGrant(definition=tool.definition, rule=rule)
+        """Record a person's approval. It is valid for the tool's current definition and for rules no stricter than
+        `rule` (D1, D4).
+        """
+        self._approved = tool.definition, rule
 
     def clears(self, tool: Tool, rule: ApprovalRule) -> bool:
-        """Return whether the call may start: without approval, or with one for this definition under a rule as strict."""
+        """Return whether the call may start: it needs no approval, or has one for this definition and rule."""
         if rule is ApprovalRule.NEVER:
             return True
-        known = self.approval_grant
-        return (
-            known is not None
-            and known.definition == tool.definition
-            and known.rule.strictness >= rule.strictness
-        )
+        if self._approved is None:
+            return False
+        definition, strictest = self._approved
+        return definition == tool.definition and strictest.strictness >= rule.strictness

@@ -1,4 +1,4 @@
-"""One request to run one tool: its status, its outcome, and the moves that are allowed between the two."""
+"""One request to run one tool: its status, the allowed transitions, and its outcome."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,11 +10,11 @@ from governance.core.cancellation import Cancellation
 from governance.core.deadline import Limit
 from governance.core.exceptions import IllegalTransition
 from governance.core.images import ResultImage
-from governance.core.value_objects import value_object
+from governance.sanitize import clean_arguments
 
 
 class CallStatus(StrEnum):
-    """The state of a call; the values are those of the wire."""
+    """The status of a call; the values are those of the protocol."""
 
     PENDING = "pending"
     AWAITING_APPROVAL = "awaiting_approval"
@@ -59,7 +59,7 @@ ALLOWED_TRANSITIONS: Mapping[CallStatus, frozenset[CallStatus]] = {
         {CallStatus.PENDING, CallStatus.RUNNING, CallStatus.DENIED, CallStatus.EXPIRED}
     )
     | _NEVER_RAN,
-    # not_started after running: the journal is written ahead, and a stop may come before the body (C1)
+    # not_started may follow running, because the status is recorded first and a cancel may precede the body (C1)
     CallStatus.RUNNING: frozenset({CallStatus.CANCELLING, CallStatus.NOT_STARTED}) | _ENDED_RUNNING,
     CallStatus.CANCELLING: frozenset({CallStatus.NOT_STARTED}) | _ENDED_RUNNING,
 }
@@ -81,27 +81,60 @@ class ErrorType(StrEnum):
     DISABLED = "disabled"
     CANCELLED = "cancelled"
     NOT_STARTED = "not_started"
+    TOO_MANY_CALLS = "too_many_calls"
     QUEUE_FULL = "queue_full"
     QUEUE_TIMEOUT = "queue_timeout"
     DENIED = "denied"
     EXPIRED = "expired"
     NO_APPROVER = "no_approver"
+    FORBIDDEN = "forbidden"
     INTERRUPTED = "interrupted"
 
 
 class Disposition(StrEnum):
-    """What is known of the work (C13)."""
+    """Whether a call's work has ended, as far as that is known (C13)."""
 
     SETTLED = "settled"
     NOT_STARTED = "not_started"
     INDETERMINATE = "indeterminate"
 
 
-@value_object
-class ToolCall:
-    """What a model asked for. `scope` is opaque; `position` is its place in the step, from 0.
+class Effects(StrEnum):
+    """Whether the work of a call may have had effects besides its result."""
 
-    `problem` is a sentence on why the input cannot be read; such a call is refused.
+    NONE = "none"  # it never began, or its tool has no side effects
+    POSSIBLE = "possible"  # its tool has side effects, or it is not known to have ended
+    CUT = "cut"  # its tool has side effects, and it was ended in the middle of them
+
+    @classmethod
+    def of_running(cls, *, side_effects: bool) -> "Effects":
+        """Return the effects of a call that has started."""
+        return cls.POSSIBLE if side_effects else cls.NONE
+
+    @classmethod
+    def of_ended(
+        cls, status: CallStatus, disposition: Disposition, *, side_effects: bool
+    ) -> "Effects":
+        """Return the effects of a call that ended with this status and disposition."""
+        if disposition is Disposition.NOT_STARTED:
+            return cls.NONE
+        if disposition is Disposition.INDETERMINATE:
+            return cls.CUT if side_effects else cls.POSSIBLE
+        if side_effects and status in _CUT_OFF:
+            return cls.CUT
+        return cls.of_running(side_effects=side_effects)
+
+
+_CUT_OFF = (CallStatus.TIMED_OUT, CallStatus.CANCELLED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """A tool call requested by a model. `scope` is opaque; `position` is its index in the step.
+
+    `problem` is a sentence that says why the input cannot be read; a call with a problem is refused. A call beyond the
+    `most` calls allowed in one answer is refused too. The input is cleaned on creation, so that the same value is
+    stored, shown to people, and passed to the tool.
     """
 
     id: str
@@ -110,11 +143,18 @@ class ToolCall:
     scope: str = ""
     position: int = 0
     problem: str = ""
+    most: int | None = None
+
+    def __post_init__(self) -> None:
+        clean, problem = clean_arguments(self.input)
+        object.__setattr__(self, "input", clean)
+        if problem and not self.problem:
+            object.__setattr__(self, "problem", problem)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """A sign of life: a sentence, `progress` of `total`, or a piece of output (kept as partial result)."""
+    """A progress report: a sentence, `progress` of `total`, or a piece of output that is kept as a partial result."""
 
     message: str = ""
     progress: float | None = None
@@ -122,17 +162,17 @@ class Progress:
     output: str = ""
 
 
-@value_object
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ToolOutcome:
-    """How a call ended: exactly one for every call.
+    """How a call ended; every call has exactly one outcome.
 
-    `result` is the text that the model reads. `duration` is seconds of running (0.0 if it never ran), `queued`
-    seconds of waiting for a slot. `ended_by` is set when something outside the tool ended it. `detail` is for the log
-    and the operators, never for a browser or a model. `limit` is the limit of the call that ran out. `images` are what
-    the call has shown.
+    `result` is the text that the model reads. `duration` is how many seconds the call ran (0.0 if it never ran),
+    `queued` how many seconds it waited for a slot. `ended_by` is set if a cancel ended it. `detail` is for the log and
+    the operators, never for a browser or a model. `limit` is the limit that ran out. `images` are the images that the
+    call has shown.
 
-    `value` is what the body returned, `error` what its caller would see raised. They serve code in this process that
-    calls a function (B8), and are not recorded.
+    `value` is the object that the body returned, `error` the exception that its caller would see. Both are for code
+    that calls a function in this process (B8), and are not stored.
     """
 
     status: CallStatus
@@ -153,7 +193,9 @@ class ToolOutcome:
 
     @property
     def limit_reached(self) -> Limit | None:
-        """The limit that ended the call, including those of the turn and of a decision; None if none did."""
+        """The limit that ended the call: its own, the turn's, or the time limit for an approval. None if no limit ended
+        it.
+        """
         if self.limit is not None:
             return self.limit
         if self.status is CallStatus.EXPIRED:
@@ -164,7 +206,7 @@ class ToolOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LateSettlement:
-    """What an abandoned or timed-out body did after all (T11): recorded, never shown as the result."""
+    """How the work of an abandoned or timed-out call ended later (T11). It does not change the result."""
 
     kind: str  # "returned" | "raised" | "cancelled" | "process_ended"
     text: str

@@ -1,4 +1,4 @@
-"""Cancel intents: whether a message only asks to stop (C6), without asking a model."""
+"""Detects cancel intents, which are messages that only ask to stop (C6), without a model."""
 
 import re
 import unicodedata
@@ -10,18 +10,15 @@ from governance.core.cancel_phrases import CATALOGUE, CancelPhrases
 # Longer texts cannot match; this keeps a pasted megabyte out of the normalisation.
 MAX_LENGTH = 200
 
-# Accents of Latin, Greek and Cyrillic letters, and the vowel signs of Arabic: people leave them out.
+# Accents of Latin, Greek and Cyrillic letters, and the vowel signs of Arabic: people often omit them.
 _LEFT_OUT = re.compile("[\u0300-\u036f\u064b-\u0655]")
 
-_ASCII = {code: " " for code in range(128) if not chr(code).isalnum()}  # what is in no word
 
-
-def is_cancel_intent(text: str, *, also: Iterable[str] = ()) -> bool:
-    """Return whether `text` asks to stop what is running, and nothing else.
-
-    The phrases of every language count, whatever the page's language; `also` has phrases of the site.
+def is_cancel_intent(text: str | None, *, also: Iterable[str] = ()) -> bool:
+    """Return whether `text` is only a request to stop the running work. The phrases of every language match, regardless
+    of the page's language; `also` contains the site's own phrases.
     """
-    if len(text) > MAX_LENGTH:
+    if text is None or len(text) > MAX_LENGTH:
         return False
     words = normalised_words(text)
     if not words:
@@ -32,10 +29,13 @@ def is_cancel_intent(text: str, *, also: Iterable[str] = ()) -> bool:
 
 
 def vocabulary(language: str, *, also: Iterable[str] = ()) -> dict[str, list[str]]:
-    """Return the commands of English and of `language`, and the patterns that a whole message matches, for a page's script."""
-    known = [words for words in CATALOGUE if words.language in {"en", language[:2]}]
-    commands = {normalised_words(phrase) for words in known for phrase in words.commands}
-    patterns = [_pattern(words, name="command") for words in known]
+    """Return what a page's script needs to detect cancel intents: the commands in English and `language`, and patterns
+    that match whole messages in any language.
+    """
+    languages = [words for words in CATALOGUE if words.language in {"en", language[:2]}]
+    commands = {normalised_words(phrase) for words in languages for phrase in words.commands}
+    # A browser recognises speech in its own language, which may differ from the page's.
+    patterns = [_pattern(words, name="command") for words in CATALOGUE]
     return {
         "commands": sorted(commands),
         "patterns": [
@@ -49,7 +49,7 @@ def vocabulary(language: str, *, also: Iterable[str] = ()) -> dict[str, list[str
 def has_cancel_word(text: str, *, also: Iterable[str] = ()) -> bool:
     """Return whether `text` contains a cancel phrase of any language, or one of `also`.
 
-    A listener that heard only a part of it would take it for a cancel.
+    If speech recognition caught only that part of `text`, it would report a cancel.
     """
     words = normalised_words(text)
     return _commands().search(words) is not None or any(
@@ -63,9 +63,7 @@ def is_cancel_phrase(value: object) -> bool:
 
 
 def normalised_words(text: str) -> str:
-    """Return the casefolded words of `text` with one blank between them, without accents and punctuation."""
-    if text.isascii():
-        return " ".join(text.casefold().translate(_ASCII).split())
+    """Return the casefolded words of `text`, separated by single spaces and without accents or punctuation."""
     letters = unicodedata.normalize("NFKD", text.casefold())
     folded = unicodedata.normalize("NFKC", _LEFT_OUT.sub("", letters)).casefold()
     return " ".join("".join(map(_letter_or_blank, folded)).split())
@@ -79,27 +77,31 @@ def _catalogue() -> re.Pattern[str]:
 @cache
 def _commands() -> re.Pattern[str]:
     spaced = _any(phrase for words in CATALOGUE if words.is_spaced for phrase in words.commands)
-    other = _any(phrase for words in CATALOGUE if not words.is_spaced for phrase in words.commands)
-    return re.compile(rf"(?:^| )(?:{spaced})(?: |$)|{other}")
+    unspaced = _any(
+        phrase for words in CATALOGUE if not words.is_spaced for phrase in words.commands
+    )
+    return re.compile(rf"(?:^| )(?:{spaced})(?: |$)|{unspaced}")
 
 
 def _pattern(words: CancelPhrases, *, name: str) -> str:
-    """Return the pattern of one language: openers, the phrase (repeated by whoever is in a hurry), object, closers."""
+    """Return the pattern of one language: openers, the phrase (possibly repeated), object, closers."""
     blank = " " if words.is_spaced else " ?"
-    before = f"(?:(?:{_any(words.before)}){blank})*" if words.before else ""
+    openers = f"(?:(?:{_any(words.before)}){blank})*" if words.before else ""
     about = f"(?:{blank}(?:{_any(words.about)}))?" if words.about else ""
-    after = f"(?:{blank}(?:{_any(words.after)})){{0,3}}" if words.after else ""
+    closers = f"(?:{blank}(?:{_any(words.after)})){{0,3}}" if words.after else ""
     command = f"(?P<{name}>{_any(words.commands)})(?:{blank}(?P={name}))*"
-    return f"{before}{command}{about}{after}"
+    return f"{openers}{command}{about}{closers}"
 
 
 def _any(phrases: Iterable[str]) -> str:
-    """Return the alternatives, longest first."""
+    """Return the phrases as alternatives of a regular expression, longest first."""
     return "|".join(sorted(map(normalised_words, phrases), key=len, reverse=True))
 
 
 def _letter_or_blank(character: str) -> str:
     category = unicodedata.category(character)
-    if category == "Cf":  # zero-width joiners and the like are part of no word and part none
+    if (
+        category == "Cf"
+    ):  # zero-width joiners and similar characters neither belong to words nor separate them
         return ""
     return character if category[0] in "LMN" else " "

@@ -1,8 +1,8 @@
-# ruff: noqa: RUF001 - letters of other scripts are what this is about
+# ruff: noqa: RUF001 - the phrases are in several scripts
 """How people ask to stop, in English and ten other languages, typed and spoken.
 
-No list allows a word for “not” before or after a command: “don't stop the music” is no cancel. No list has objects
-other than the agent's own work: “cancel my subscription” and “stop the server” are tasks.
+No list allows a word for “not” before or after a command, so “don't stop the music” is not a cancel. The only objects
+in the lists are the agent's own work, so “cancel my subscription” and “stop the server” are tasks.
 """
 
 from dataclasses import dataclass
@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelPhrases:
-    """The phrases of one language: commands, what may come before one, its object, what may come after.
-
-    `is_spaced` is False where words are written without blanks.
+    """The phrases of one language: commands, openers, objects and closers. `is_spaced` is False if the language
+    writes words without spaces.
     """
 
     language: str
@@ -53,12 +52,12 @@ ENGLISH = CancelPhrases(
         " this second, for now, already, thanks, thank you, ok, okay, will you, would you"
     ),
 )
-# These refer to running work, or stand for themselves; a command after one would reverse it ("don't bother to stop").
+# These phrases need no object, and a command after one of them would reverse its meaning ("don't bother to stop").
 ENGLISH_DISMISSALS = CancelPhrases(
     language="en",
     before=ENGLISH.before,
     commands=_phrases(
-        "forget it, forget that, forget this, forget about it, forget about that, forget about this, don't bother,"
+        "forget it, forgetit, forget that, forget this, forget about it, forget about that, forget about this, don't bother,"
         " dont bother, do not bother, no need, make it stop, make this stop, make that stop, make it all stop,"
         " make everything stop, enough, that's enough, thats enough, that is enough, enough of it, enough of that,"
         " enough of this, enough is enough, knock it off"

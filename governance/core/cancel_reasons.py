@@ -1,4 +1,4 @@
-"""Why and by what means something is cancelled: one row for each reason, from which its labels and effects follow."""
+"""The reasons and sources of a cancel; one row per reason defines its labels and effects."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -12,10 +12,11 @@ def _(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Row:
-    """What a reason means. `label` and `on_page` are for people, `who` and `ended` for the model.
+    """The labels and effects of a reason. People read `label` and `on_page`; the model reads `who` and `ended`.
 
     `on_page` follows "cancelled", `who` follows "cancelled by", `ended` is a clause. `turn_status` is the status of a
-    turn that ends for this reason. `is_by_person`: a person asked. `is_avoidable`: the model can act otherwise.
+    turn that ends for this reason. `is_by_person` means that a person requested the cancel, `is_avoidable` that the
+    model could have avoided it.
     """
 
     label: str
@@ -28,17 +29,15 @@ class _Row:
 
 
 class CancelReason(StrEnum):
-    """Why something was cancelled; a closed set (glossary)."""
+    """Why something was cancelled; a closed set (see the glossary)."""
 
     row: _Row
 
     def __new__(cls, name: str, *rows: _Row) -> Self:
-        """Make a member from its name in the database and on the wire, and its one row."""
+        """Create a member from its value, which the database and the wire use, and its one row."""
         member = str.__new__(cls, name)
         member._value_ = name
-        (member.row,) = (
-            rows  # variadic only because a lookup by value looks like a call without a row
-        )
+        (member.row,) = rows  # variadic because a lookup by value calls this without a row
         return member
 
     USER = (
@@ -64,8 +63,8 @@ class CancelReason(StrEnum):
     PARENT = (
         "parent",
         _Row(
-            label=_("the turn that it worked for"),
-            on_page=_("with the turn that asked for it"),
+            label=_("its parent turn"),
+            on_page=_("together with the task that started it"),
             who="the parent turn",
             ended="the turn that it belongs to was cancelled",
         ),
@@ -83,7 +82,7 @@ class CancelReason(StrEnum):
         "timeout",
         _Row(
             label=_("time limit"),
-            on_page=_("it reached its time limit"),
+            on_page=_("because it reached its time limit"),
             who="the server, because the turn ran out of time",
             ended="its time limit was reached",
             turn_status="timed_out",
@@ -93,8 +92,8 @@ class CancelReason(StrEnum):
     LOOP = (
         "loop",
         _Row(
-            label=_("went round in circles"),
-            on_page=_("because it was going round in circles"),
+            label=_("a loop"),
+            on_page=_("because it kept repeating itself"),
             who="the loop detector, automatically",
             ended="it was halted automatically, because the same calls were repeated",
             is_avoidable=True,
@@ -104,7 +103,7 @@ class CancelReason(StrEnum):
         "superseded",
         _Row(
             label=_("a newer call"),
-            on_page=_("in favour of a newer call"),
+            on_page=_("because a newer call replaced it"),
             who="a newer call of the same tool, automatically",
             ended="it was cancelled automatically, because a newer call replaced it",
         ),
@@ -112,8 +111,8 @@ class CancelReason(StrEnum):
     SHUTDOWN = (
         "shutdown",
         _Row(
-            label=_("the server went down"),
-            on_page=_("by a restart of the server"),
+            label=_("a server shutdown"),
+            on_page=_("because the server restarted"),
             who="the server, which is shutting down",
             ended="the server was shut down",
             turn_status="interrupted",
@@ -132,7 +131,7 @@ class CancelReason(StrEnum):
 
 
 class CancelSource(StrEnum):
-    """By what means the request was made."""
+    """How the request to cancel was made."""
 
     BUTTON = "button"
     TYPED = "typed"
@@ -140,3 +139,4 @@ class CancelSource(StrEnum):
     API = "api"
     ADMIN = "admin"
     POLICY = "policy"
+    WITHDRAWN = "withdrawn"

@@ -1,28 +1,38 @@
-"""Cancellation tokens: a request to stop, set once with its cause, and seen by a whole tree.
+"""Cancellation tokens: a request to stop, set once with its cause, and visible to a whole tree of work.
 
-The words follow anyio and Temporal: *cancel* is a request, and its reason belongs to a closed set. A child inherits
-its parent's cancellation. A token is never un-cancelled.
+The terms are those of anyio and Temporal: *cancel* is a request, and its reason is one of a closed set. A child
+inherits its parents' cancellation; for example, the parents of a call's token are the tokens of its turn and of its
+scope. A token is never un-cancelled.
 """
 
 import asyncio
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import partial
-from typing import Self
+from typing import Self, TypeVar
+from weakref import WeakValueDictionary
 
 from governance.core.cancel_reasons import CancelReason, CancelSource
 from governance.core.containment import contained
-from governance.core.promises import Promise
 
 logger = logging.getLogger(__name__)
 
 
+class ScopeKind(StrEnum):
+    """The kinds of work in a scope; a closed set."""
+
+    TEXT_REPLY = "text_reply"
+    VOICE = "voice"
+    SUB_AGENT = "sub_agent"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cancellation:
-    """One request to stop: reason, means, who (a display name, empty for the system) and an optional note."""
+    """One request to stop: reason, source, person (a display name, empty for the system) and an optional note."""
 
     reason: CancelReason
     source: CancelSource = CancelSource.POLICY
@@ -31,7 +41,7 @@ class Cancellation:
 
 
 class Cancelled(Exception):
-    """Raised by `raise_if_cancelled` in a tool that looks at its token."""
+    """Raised by `raise_if_cancelled` in a tool that checks its token."""
 
     def __init__(self, cancellation: Cancellation) -> None:
         super().__init__(f"cancelled: {cancellation.reason}")
@@ -42,19 +52,19 @@ Callback = Callable[[Cancellation], object]
 
 
 class CancellationToken:
-    """Tells a tool, a model stream or a child turn that it must stop (C4).
+    """Tells a tool, a model stream or a child turn to stop (C4). Cancelling any of its `parents` cancels it too.
 
-    `cancel` may be called from any thread. Callbacks run in the calling thread, in the order of registration. Tools
-    in threads use `wait_blocking`, coroutines `wait`.
+    `cancel` may be called from any thread. Callbacks run in the calling thread, in the order of registration. Tools in
+    threads use `wait_blocking`; coroutines use `wait`.
     """
 
-    __slots__ = ("_callbacks", "_cancellation", "_leave_parent", "_lock")
+    __slots__ = ("__weakref__", "_callbacks", "_cancellation", "_leave_parents", "_lock")
 
-    def __init__(self, *, parent: "CancellationToken | None" = None) -> None:
+    def __init__(self, *parents: "CancellationToken | None") -> None:
         self._lock = threading.Lock()
         self._callbacks: dict[object, Callback] = {}
         self._cancellation: Cancellation | None = None
-        self._leave_parent = parent.on_cancel(self._cancel_from_parent) if parent else _nothing
+        self._leave_parents = [parent.on_cancel(self.cancel) for parent in parents if parent]
 
     @property
     def cancellation(self) -> Cancellation | None:
@@ -70,10 +80,10 @@ class CancellationToken:
 
     def child(self) -> "CancellationToken":
         """Return a token that is cancelled with this one, but not the other way round."""
-        return CancellationToken(parent=self)
+        return CancellationToken(self)
 
     def cancel(self, cancellation: Cancellation) -> bool:
-        """Request the cancel; the first request wins. Return whether this was the first."""
+        """Request a stop. Return whether this was the first request; later requests are ignored."""
         with self._lock:
             if self._cancellation is not None:
                 return False
@@ -81,14 +91,16 @@ class CancellationToken:
             callbacks, self._callbacks = self._callbacks, {}
         for callback in callbacks.values():
             try:
-                with contained:
+                with contained():
                     callback(cancellation)
             except Exception:
                 logger.exception("A cancellation callback failed")
         return True
 
     def on_cancel(self, callback: Callback) -> Callable[[], None]:
-        """Call `callback` at the request, or now if it was made already. Return a function that takes it back."""
+        """Call `callback` when the token is cancelled, or now if it already is. Return a function that removes the
+        callback.
+        """
         with self._lock:
             if (cancellation := self._cancellation) is None:
                 key = object()
@@ -103,7 +115,7 @@ class CancellationToken:
 
     @contextmanager
     def watched(self) -> "Iterator[asyncio.Future[Cancellation]]":
-        """Give a future of this loop that is done at the request."""
+        """Provide a future of this loop that resolves when the token is cancelled."""
         requested: Promise[Cancellation] = Promise()
         forget = self.on_cancel(requested.resolve)
         try:
@@ -112,7 +124,7 @@ class CancellationToken:
             forget()
 
     def wait_blocking(self, timeout: float | None = None) -> bool:
-        """Block this thread until the request, `timeout` seconds at most. Return whether it was made."""
+        """Block this thread until the token is cancelled, for at most `timeout` seconds. Return whether it is."""
         requested = threading.Event()
         forget = self.on_cancel(lambda _: requested.set())
         try:
@@ -121,9 +133,9 @@ class CancellationToken:
             forget()
 
     def detach(self) -> None:
-        """Leave the parent, so that a long-lived parent does not keep its ended children."""
-        self._leave_parent()
-        self._leave_parent = _nothing
+        """Leave the parents, so that a long-lived parent keeps no references to ended children."""
+        while self._leave_parents:
+            self._leave_parents.pop()()
 
     def __enter__(self) -> Self:
         return self
@@ -131,13 +143,56 @@ class CancellationToken:
     def __exit__(self, *_: object) -> None:
         self.detach()
 
-    def _cancel_from_parent(self, cancellation: Cancellation) -> None:
-        self.cancel(cancellation)
-
     def _forget(self, key: object) -> None:
         with self._lock:
             self._callbacks.pop(key, None)
 
 
 def _nothing() -> None:
-    """Take back a registration that was never kept."""
+    """Do nothing, because a callback that was called immediately needs no removal."""
+
+
+class ScopeTokens:
+    """The root token of each scope, so that a cancel also affects work that has not begun (C7).
+
+    Work that is queued after a cancel gets a new token, so no timestamps have to be compared to know which work a
+    cancel affects. A token lives as long as there is work below it. The methods may be called from any thread.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._tokens: WeakValueDictionary[str, CancellationToken] = WeakValueDictionary()
+
+    def of(self, scope: str) -> CancellationToken:
+        """Return the current token of a scope, which is the parent of the tokens of new work."""
+        with self._lock:
+            return self._tokens.setdefault(scope, CancellationToken())
+
+    def cancel(self, scope: str, cancellation: Cancellation) -> None:
+        """Cancel all work in a scope."""
+        with self._lock:
+            token = self._tokens.pop(scope, None)
+        if token is not None:
+            token.cancel(cancellation)
+
+
+T = TypeVar("T")
+
+
+class Promise(asyncio.Future[T]):
+    """A future of the running loop. It keeps its first value and ignores later values."""
+
+    def resolve(self, value: T) -> None:
+        if not is_running_here(self.get_loop()):
+            with suppress(RuntimeError):  # the loop is closed: there is no waiter
+                self.get_loop().call_soon_threadsafe(self.resolve, value)
+        elif not self.done():
+            self.set_result(value)
+
+
+def is_running_here(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether this thread runs the loop now."""
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:  # this thread runs no loop
+        return False

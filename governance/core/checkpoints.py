@@ -1,9 +1,10 @@
 """Checkpoints: named places at which a test can make the process die, stop, sleep or fail.
 
-`TURNKEEPER_CRASH` lists failpoints, separated by commas. `after_claim:3` kills the process (SIGKILL) at the third
-pass of that place, `after_claim` at the first. `after_claim:stop` stops it (SIGSTOP), `after_claim:sleep=20` blocks
-its thread for 20 seconds, `after_claim:raise` raises, `after_claim:raise:3` at the third pass. `@` and the path of a
-file reads the failpoints from there at each pass. Without the variable a checkpoint costs one truth test.
+`TURNKEEPER_CRASH` lists failpoints, separated by commas. `after_claim:3` kills the process (SIGKILL) at the third pass
+of that place, `after_claim` at the first. `after_claim:stop` stops it (SIGSTOP), `after_claim:sleep=20` blocks its
+thread for 20 seconds, `after_claim:raise` raises an exception, and `after_claim:raise:3` raises it at the third pass.
+If the value is `@` followed by a path, the failpoints are read from that file at each pass. Without the variable, a
+checkpoint costs a single comparison.
 """
 
 import itertools
@@ -21,12 +22,12 @@ VARIABLE = "TURNKEEPER_CRASH"
 
 
 class CheckpointFailure(RuntimeError):
-    """Raised at a checkpoint that was told to fail."""
+    """Raised at a checkpoint that is set to fail."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failpoint:
-    """What to do at a place, at which of its passes."""
+    """An action at a place, and the number of the pass at which it runs."""
 
     place: str
     action: Callable[[], None]
@@ -35,7 +36,7 @@ class Failpoint:
 
 
 def parse_failpoints(text: str) -> tuple[Failpoint, ...]:
-    """Read the failpoints of the variable. Raise `ValueError` if they cannot be understood."""
+    """Read the failpoints of the variable. Raise `ValueError` if the text is malformed."""
     return tuple(_read(part.strip()) for part in text.split(",") if part.strip())
 
 
@@ -46,7 +47,7 @@ def checkpoint(place: str) -> None:
 
 
 def trigger(failpoints: tuple[Failpoint, ...], place: str) -> None:
-    """Do what is ordered for this pass of a place."""
+    """Run the failpoint's action if it is set for this pass of the place."""
     for failpoint in failpoints:
         if failpoint.place == place and next(failpoint.passes) == failpoint.at_pass:
             logger.warning("Failing on purpose at a checkpoint", extra={"place": place})
@@ -54,13 +55,13 @@ def trigger(failpoints: tuple[Failpoint, ...], place: str) -> None:
 
 
 def _read(text: str) -> Failpoint:
-    place, _, rest = text.partition(":")
-    word, _, number = rest.partition(":")
+    name, _, action = text.partition(":")
+    word, _, number = action.partition(":")
     if word.isdecimal() and not number:
         word, number = "", word
-    if not place or (number and not number.isdecimal()):
+    if not name or (number and not number.isdecimal()):
         raise ValueError(f"{VARIABLE} is not understood: {text!r}")
-    return Failpoint(place=place, action=_action_for(word), at_pass=int(number or 1))
+    return Failpoint(place=name, action=_action_for(word), at_pass=int(number or 1))
 
 
 def _action_for(word: str) -> Callable[[], None]:
@@ -81,7 +82,7 @@ def _action_for(word: str) -> Callable[[], None]:
 
 def _stop_process() -> None:
     os.kill(os.getpid(), signal.SIGSTOP)
-    time.sleep(0.2)  # the other threads may stop first; this one must not run on
+    time.sleep(0.2)  # the other threads may stop first; this one must not continue
 
 
 def _fail() -> None:
@@ -89,7 +90,7 @@ def _fail() -> None:
 
 
 class _FailpointFile:
-    """Failpoints that may change while the process runs; a change restarts the count of passes."""
+    """The failpoints of a file that may change while the process runs; a change restarts the count of passes."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -4,18 +4,20 @@ GovernanceError
 ├── UnknownTool
 ├── InvalidToolInput
 ├── ToolDisabled
+├── ToolForbidden           the person for whom the call works lacks the permission
 ├── ApprovalUnavailable     a person must approve the call, and the host has no approver
 ├── ToolCallDenied          a person denied the call
 ├── ApprovalExpired         the approval limit ran out
+├── TooManyCalls            one answer of the model requested more calls than allowed
 ├── ToolFailed              raised by a tool: a sentence for the model
 ├── ToolTimeoutError
 ├── ToolExecutionError
 ├── QueueFull
 ├── QueueTimeout
-├── CallNotStarted          an invoker refused the body: it had no effect
+├── CallNotStarted          an invoker did not run the body, so it had no effect
 │   └── TooManyAbandonedThreads
-├── OutcomeUnknown          the body ended without saying how far it got
-│   └── MayStillRun         it was asked to stop, and its work may go on elsewhere
+├── OutcomeUnknown          the body ended, and its progress is unknown
+│   └── MayStillRun         it was asked to stop, and its work may continue elsewhere
 └── IllegalTransition
 """
 
@@ -24,11 +26,11 @@ from typing import Any
 
 
 class GovernanceError(Exception):
-    """Base of the exceptions of governance; its text is safe to show."""
+    """The base class of governance's exceptions; the text is safe to show."""
 
 
 class UnknownTool(GovernanceError):
-    """No tool of this name is registered."""
+    """No tool with this name is registered."""
 
     def __init__(self, tool_name: str) -> None:
         super().__init__(f"There is no tool named {tool_name!r}.")
@@ -36,11 +38,22 @@ class UnknownTool(GovernanceError):
 
 
 class ToolDisabled(GovernanceError):
-    """The tool is switched off: by an administrator, or by what `reason` says in sentences."""
+    """An administrator disabled the tool, or it is disabled for the given `reason` (one or more sentences)."""
 
     def __init__(self, tool_name: str, reason: str = "") -> None:
         super().__init__(reason or f"The tool {tool_name!r} is switched off by an administrator.")
         self.tool_name = tool_name
+
+
+class ToolForbidden(GovernanceError):
+    """The person for whom the call works lacks the permission that the tool requires."""
+
+    def __init__(self, tool_name: str, permission: str) -> None:
+        super().__init__(
+            f"The tool {tool_name!r} needs the permission {permission!r}, which the agent's user does not have."
+        )
+        self.tool_name = tool_name
+        self.permission = permission
 
 
 class ApprovalUnavailable(GovernanceError):
@@ -54,7 +67,7 @@ class ApprovalUnavailable(GovernanceError):
 
 
 class ToolCallDenied(GovernanceError):
-    """A person has decided that the call may not run (D2)."""
+    """A person denied the call (D2)."""
 
     def __init__(self, tool_name: str, reason: str = "") -> None:
         super().__init__(
@@ -82,8 +95,17 @@ class InvalidToolInput(GovernanceError):
         self.problems = problems
 
 
+class TooManyCalls(GovernanceError):
+    """A model's answer requested more calls than allowed (P4)."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(
+            f"One answer may ask for {most} tool calls at most, and this call is beyond them."
+        )
+
+
 class ToolFailed(GovernanceError):
-    """Raised by a tool that wants the model to read exactly this sentence."""
+    """Raised by a tool to pass exactly this sentence to the model."""
 
 
 class ToolTimeoutError(GovernanceError):
@@ -96,12 +118,12 @@ class ToolTimeoutError(GovernanceError):
 
 
 class ToolExecutionError(GovernanceError):
-    """A tool raised; `original_error` stays on the server, for the log (T4)."""
+    """A tool raised an exception, `original_error`, which is only for the server's log (T4)."""
 
     def __init__(self, tool_name: str, original_error: BaseException) -> None:
         super().__init__(f"Tool {tool_name!r} raised {type(original_error).__name__}.")
         self.tool_name = tool_name
-        self.original_error = original_error
+        self.original_error = self.__cause__ = original_error
 
 
 class QueueFull(GovernanceError):
@@ -109,21 +131,21 @@ class QueueFull(GovernanceError):
 
 
 class QueueTimeout(GovernanceError):
-    """No slot came free within the queue timeout (P4)."""
+    """No slot became free within the queue timeout (P4)."""
 
 
 class CallNotStarted(GovernanceError):
-    """The invoker refused this body: it never ran and had no effect (C13)."""
+    """The invoker did not run the body, so the call had no effect (C13)."""
 
 
 class OutcomeUnknown(GovernanceError):
-    """The body ended without saying how far it got: it may have been applied (C13)."""
+    """The body ended, and it is unknown whether its effect happened (C13)."""
 
 
 class MayStillRun(OutcomeUnknown):
-    """A cancelled body no longer waits, and its work may continue elsewhere (C13).
+    """A cancelled body has stopped waiting for its work, which may continue elsewhere (C13).
 
-    `answer` resolves with the result of that work if one is seen, and is cancelled if none can come.
+    `answer` is resolved with the result of that work if it arrives, and cancelled once no result can arrive any more.
     """
 
     def __init__(self, message: str, *, answer: Future[Any] | None = None) -> None:
@@ -132,8 +154,8 @@ class MayStillRun(OutcomeUnknown):
 
 
 class TooManyAbandonedThreads(CallNotStarted):
-    """The cap on threads that outlived their deadline is reached (T7)."""
+    """The maximum number of threads that outlived their calls is reached (T7)."""
 
 
 class IllegalTransition(GovernanceError):
-    """A status was asked to move where the table of allowed moves has no arrow."""
+    """A change of status that is not an allowed transition."""

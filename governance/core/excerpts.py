@@ -1,4 +1,4 @@
-"""The beginning and the end of a long text, in bounded memory."""
+"""Keeps the beginning and the end of a long text, in bounded memory."""
 
 import re
 from collections import deque
@@ -6,11 +6,15 @@ from typing import Self
 
 _MARKER_ROOM = 60
 _LINE = 200
-_ESCAPE = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|.)")
+_ESCAPE = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(\x07|\x1b\\)?|[ -/]+[0-~]|.)")
+
+
+class ExactText(str):
+    """A result that must stay unchanged, such as a file's text, because edits are matched against it."""
 
 
 class Excerpt:
-    """Takes a text piece by piece; keeps its first `head` and its last `tail` characters."""
+    """Takes text piece by piece; keeps its first `head` and its last `tail` characters."""
 
     def __init__(self, *, head: int, tail: int) -> None:
         self._head_room = head
@@ -22,7 +26,7 @@ class Excerpt:
 
     @classmethod
     def within(cls, limit: int) -> Self:
-        """Return an excerpt that is no longer than `limit`, with the line that says how much it leaves out."""
+        """Return an empty excerpt of at most `limit` characters, including a line that states how much was omitted."""
         room = max(limit - _MARKER_ROOM, 2)
         return cls(head=room // 2, tail=room - room // 2)
 
@@ -50,27 +54,43 @@ class Excerpt:
 
 
 def excerpt(text: str, *, limit: int) -> str:
-    """Return the text; if it is longer than `limit`, without its middle, and with more of its beginning."""
+    """Return the text, without its middle if it is longer than `limit`; the kept beginning is longer than the kept end."""
     if len(text) <= limit:
         return text
     tail = limit // 4
-    shown = Excerpt(head=limit - tail, tail=tail)
-    shown.add(text)
-    return str(shown)
+    cut_text = Excerpt(head=limit - tail, tail=tail)
+    cut_text.add(text)
+    return str(cut_text)
 
 
 def shortened(text: str, *, limit: int) -> str:
-    """Return the text; if it is longer than `limit`, its beginning with an ellipsis."""
+    """Return the text, cut to `limit` with an ellipsis."""
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def spaced(number: int) -> str:
-    """Return a number in groups of three digits: 9 950 000."""
+    """Return a number with its digits in groups of three, such as 9 950 000."""
     return f"{number:,}".replace(",", " ")
 
 
+def as_displayed(text: str) -> str:
+    """Return the text as a terminal displays it: without escape sequences, and with only the last frame of a progress
+    bar.
+    """
+    if isinstance(text, ExactText):
+        return text
+    if "\x1b" in text:
+        text = _ESCAPE.sub("", text)
+    return "\n".join(map(_last_frame, text.split("\n"))) if "\r" in text else text
+
+
+def _last_frame(line: str) -> str:
+    body = line.rstrip("\r")
+    return line[body.rfind("\r") + 1 :]
+
+
 def last_lines(text: str, count: int) -> str:
-    """Return the last lines that say something, as plain text; each is short."""
+    """Return the last non-empty lines as plain text, each shortened."""
     lines = text[-4 * _LINE * count :].splitlines()
     plain = ["".join(c for c in _ESCAPE.sub("", line) if c.isprintable()).strip() for line in lines]
     return "\n".join([shortened(line, limit=_LINE) for line in plain if line][-count:])

@@ -1,4 +1,4 @@
-"""How long the calls of a tool ran: counted in bins on a logarithmic scale, or by the millisecond."""
+"""How long the calls of a tool ran, counted in bins on a logarithmic scale or by the millisecond."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -6,56 +6,85 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from governance.core.calls import CallStatus, ErrorType
+from governance.core.deadline import Limit
+from governance.core.policy import TimeoutSource
 
-_BITS = 4  # each doubling of the duration has 16 bins, so none is wider than a sixteenth of what it counts
+_BITS = 4  # each doubling of the duration has 16 bins, so a bin's width is at most a sixteenth of its durations
 
 Spans = Counter[int]  # milliseconds → calls
 Bins = dict[str, dict[str, int]]  # how calls ended → number of the bin → calls
 
 
 class End(StrEnum):
-    """How a call that ran has ended, as far as its duration is concerned."""
+    """How a call ended, for the evaluation of its duration."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
-    TIMED_OUT = "timed_out"  # would have run longer
-    STOPPED = (
-        "stopped"  # cancelled or lost: would have run longer, and no limit of its own is to blame
-    )
+    TIMED_OUT = "timed_out"  # cut by the total limit of its tool
+    IDLE = "idle"  # cut by the idle limit
+    HINT = "hint"  # cut by the limit that the agent requested for this call
+    MANUAL = "manual"  # cut by a limit that a person set while it ran
+    TURN = "turn"  # cut by the limit of its turn
+    OTHER_LIMIT = "other_limit"  # ended by itself, under a limit set for this call alone
+    STOPPED = "stopped"  # cancelled or lost
 
 
-def end_of(status: str, error_type: str) -> End:
-    if status == CallStatus.SUCCEEDED:
-        return End.SUCCEEDED
+TIMEOUTS = (End.TIMED_OUT, End.IDLE, End.HINT, End.MANUAL)  # a limit of the call ran out
+_JUDGED = (End.SUCCEEDED, End.FAILED, End.TIMED_OUT)
+_ASKED = (TimeoutSource.HINT, TimeoutSource.ARGUMENT)
+
+
+def end_of(status: str, error_type: str, timeout_source: str, limit_reached: str) -> End:
+    """Return how a call ended. Calls for which an individual limit was set are distinguished from calls under their
+    tool's total limit.
+    """
     if error_type == ErrorType.TIMEOUT:
-        return End.TIMED_OUT
-    return End.FAILED if status == CallStatus.FAILED else End.STOPPED
+        if limit_reached == Limit.IDLE:
+            return End.IDLE
+        if timeout_source in _ASKED:
+            return End.HINT
+        return End.MANUAL if timeout_source == TimeoutSource.MANUAL else End.TIMED_OUT
+    if status not in (CallStatus.SUCCEEDED, CallStatus.FAILED):
+        return End.TURN if limit_reached == Limit.TURN else End.STOPPED
+    if is_of_the_call(timeout_source):
+        return End.OTHER_LIMIT
+    return End.SUCCEEDED if status == CallStatus.SUCCEEDED else End.FAILED
+
+
+def is_of_the_call(timeout_source: str) -> bool:
+    """Whether a total limit was set for one call, instead of the limit of its tool."""
+    return timeout_source in (*_ASKED, TimeoutSource.MANUAL)
 
 
 def bin_of(milliseconds: int) -> int:
-    """Return the number of the bin that counts this duration."""
+    """Return the number of the bin for this duration."""
     doublings = max(milliseconds.bit_length() - _BITS - 1, 0)
     return (doublings << _BITS) + (milliseconds >> doublings)
 
 
 def longest_of(number: int) -> int:
-    """Return the longest duration that a bin counts."""
+    """Return the longest duration that falls into a bin, in milliseconds."""
     doublings = max((number >> _BITS) - 1, 0)
     return (((number - (doublings << _BITS)) + 1) << doublings) - 1
 
 
 def add_up(total: Bins, bins: Mapping[str, Mapping[str, int]]) -> None:
-    """Add bins to a total, number by number. Of a month of hours this is a quarter of what durations would cost."""
+    """Add bins to a total, bin by bin. For a month of hourly bins, this takes a quarter of the time that
+    `CallDurations.add_bins` would take.
+    """
     for end, counts in bins.items():
         sums = total.setdefault(end, {})
-        known = sums.get
+        get_sum = sums.get
         for number, count in counts.items():
-            sums[number] = known(number, 0) + count
+            sums[number] = get_sum(number, 0) + count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitEffect:
-    """What a limit would have done to calls. `unknown` ones ran out of time at a lower limit than this one."""
+    """The effect that a total limit would have had on past calls.
+
+    `unknown` is the number of calls that timed out at a lower limit than this one.
+    """
 
     calls: int
     cut: int
@@ -65,7 +94,11 @@ class LimitEffect:
 
 @dataclass(frozen=True, slots=True)
 class CallDurations:
-    """The durations of calls that ran, by how they ended. What comes from a bin counts as the longest of the bin."""
+    """The durations of calls that ran, by how they ended. A binned duration is treated as the longest duration of its
+    bin.
+
+    Percentiles are used to judge the total limit of the tool, so they only include calls under that limit.
+    """
 
     spans: Mapping[End, Spans] = field(default_factory=lambda: {end: Counter() for end in End})
 
@@ -73,20 +106,19 @@ class CallDurations:
         self.spans[end][milliseconds] += count
 
     def add_bins(self, bins: Mapping[str, Mapping[str, int]]) -> None:
-        """Count what `as_bins` has returned."""
         for end, counts in bins.items():
             spans = self.spans[End(end)]
             for number, count in counts.items():
                 spans[longest_of(int(number))] += count
 
     def as_bins(self) -> Bins:
-        """Return the durations as JSON keeps them."""
-        found: Bins = {}
+        """Return the number of calls in each bin, by how they ended, with keys that JSON accepts."""
+        bins_by_end: Bins = {}
         for end, spans in self.spans.items():
             for milliseconds, count in spans.items():
-                bins, number = found.setdefault(end.value, {}), str(bin_of(milliseconds))
+                bins, number = bins_by_end.setdefault(end.value, {}), str(bin_of(milliseconds))
                 bins[number] = bins.get(number, 0) + count
-        return found
+        return bins_by_end
 
     @property
     def calls(self) -> int:
@@ -94,7 +126,16 @@ class CallDurations:
 
     @property
     def timeouts(self) -> int:
-        return self.spans[End.TIMED_OUT].total()
+        """The number of calls that timed out at one of their own limits."""
+        return sum(self.count(end) for end in TIMEOUTS)
+
+    @property
+    def not_stopped(self) -> int:
+        """The number of calls that ended by themselves or at one of their own limits, including `timeouts`."""
+        return self.calls - self.count(End.STOPPED) - self.count(End.TURN)
+
+    def count(self, end: End) -> int:
+        return self.spans[end].total()
 
     @property
     def slowest_success(self) -> int:
@@ -103,39 +144,41 @@ class CallDurations:
 
     @property
     def judged(self) -> int:
-        """How many calls tell something about the tool's own time: those that were stopped from outside do not."""
-        return self.calls - self.spans[End.STOPPED].total()
+        """The number of calls from which the tool's total limit can be judged: they ran under that limit, and
+        nothing else ended them.
+        """
+        return sum(self.count(end) for end in _JUDGED)
 
     def percentile(self, percent: int) -> int | None:
-        """Return the duration within which this share of the calls end; None if it lies among those that were cut.
+        """Return the duration within which this share of the calls end; None if it lies among the calls that timed out.
 
-        A call that ran out of time would have run longer. Nobody knows how long, so it counts as the longest.
+        A call that ran out of time would have run longer, for an unknown time, so it is ranked as the longest.
         """
         return _nearest_rank(self._finished(), self._rank(percent))
 
     def least_percentile(self, percent: int) -> int | None:
-        """Return what a percentile is at least, where calls that were cut hide how long they would have run."""
+        """Return a lower bound of a percentile, for data with calls that timed out."""
         spans = self._finished() + self.spans[End.TIMED_OUT]
         return _nearest_rank(spans, self._rank(percent))
 
     def effect_of(self, limit_ms: int) -> LimitEffect:
-        """Return what a total limit would have done; 0 = no limit."""
-        spans, cut = self.spans, Counter[End]()
+        """Return the effect that a total limit would have had; 0 = no limit."""
+        cut = Counter[End]()
         if limit_ms:
-            for end in End:
-                cut[end] = sum(_counts_from(spans[end], limit_ms))
+            for end in _JUDGED:
+                cut[end] = sum(_counts_from(self.spans[end], limit_ms))
         return LimitEffect(
-            calls=self.calls,
+            calls=self.judged,
             cut=cut.total(),
             succeeded=cut[End.SUCCEEDED],
-            unknown=self.timeouts - cut[End.TIMED_OUT],
+            unknown=self.count(End.TIMED_OUT) - cut[End.TIMED_OUT],
         )
 
     def _finished(self) -> Spans:
         return self.spans[End.SUCCEEDED] + self.spans[End.FAILED]
 
     def _rank(self, percent: int) -> int:
-        return -(-self.judged * percent // 100)  # the nearest one, rounded up
+        return -(-self.judged * percent // 100)  # nearest rank, rounded up
 
 
 def _nearest_rank(spans: Spans, rank: int) -> int | None:

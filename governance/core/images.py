@@ -1,29 +1,30 @@
-"""Images that calls show beside their results. The host of a call keeps them, and the result says what became of each."""
+"""Images that calls show in addition to their results. The call's host stores them, and the result reports whether each
+was stored.
+"""
 
 import asyncio
 import concurrent.futures
-from asyncio.events import _get_running_loop
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
-from governance.core.cancellation import CancellationToken
+from governance.core.cancellation import CancellationToken, is_running_here
 from governance.core.excerpts import spaced
 
-MOST_IMAGES = 10  # of one call, those included that are refused
+MOST_IMAGES = 10  # per call, including refused images
 HAS_ENDED = "The call has ended."
 
 Show = Callable[[bytes, str], Awaitable[str]]
-"""Shows an image under a name, and returns the line that stands for it in the result."""
+"""Shows an image under a name, and returns the line that represents it in the result."""
 
 
 class ImageRefused(Exception):
-    """The host does not keep an image; the text is a sentence that says why."""
+    """The host refused to store an image; the text is a sentence with the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultImage:
-    """An image that a call has shown, by the id under which its host keeps it."""
+    """An image that a call has shown, with the id under which its host stores it."""
 
     id: str
     name: str
@@ -33,18 +34,18 @@ class ResultImage:
     height: int
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as it is stored with its call."""
+        """Return the image's metadata as stored with its call."""
         return asdict(self)
 
 
 class KeepImage(Protocol):
-    """Reads an image that a tool has, and keeps it. Raises `ImageRefused`: the bytes may be anything."""
+    """Validates and stores a tool's image. Raises `ImageRefused` if the bytes are not an accepted image."""
 
     async def __call__(self, content: bytes, *, name: str) -> ResultImage: ...
 
 
 class CallImages:
-    """The images of one call; `keep` is its host's, None where nobody would see them."""
+    """The images of one call; `keep` comes from its host, None = images are not shown."""
 
     __slots__ = ("_is_closed", "_loop", "_token", "_tried", "keep", "shown")
 
@@ -57,18 +58,20 @@ class CallImages:
         self.shown: tuple[ResultImage, ...] = ()
 
     def close(self) -> None:
-        """Take nothing more: the call has its outcome."""
+        """Refuse further images, because the call has its outcome."""
         self._is_closed = True
 
     async def show(self, content: bytes, name: str) -> str:
-        """Show one more. Return the line that stands for it in the result."""
+        """Show an image. Return the line that represents it in the result."""
         if self.keep is None:
             return not_shown(content)
         if self._is_closed:
             return not_shown(content, HAS_ENDED)
         if self._tried >= MOST_IMAGES:
             return not_shown(content, f"A call shows {MOST_IMAGES} images at most.")
-        self._tried += 1  # before the wait: threads may show several at once
+        self._tried += (
+            1  # counted before the wait, because several threads may show images simultaneously
+        )
         try:
             image = await self.keep(content, name=name)
         except ImageRefused as refused:
@@ -76,8 +79,8 @@ class CallImages:
         return self._add(image, content)
 
     def show_blocking(self, content: bytes, name: str) -> str:
-        """Do the same from another thread. Raise `Cancelled` once the call was asked to stop."""
-        if _get_running_loop() is self._loop:
+        """Do the same as `show`, from another thread. Raise `Cancelled` if the call is being cancelled."""
+        if is_running_here(self._loop):
             raise RuntimeError("A coroutine awaits show_image: this would block its own loop.")
         self._token.raise_if_cancelled()
         if self._is_closed:  # its loop may be closed too
@@ -93,17 +96,17 @@ class CallImages:
             forget()
 
     def _add(self, image: ResultImage, content: bytes) -> str:
-        if self._is_closed:  # the call has ended while its host kept the image
+        if self._is_closed:  # the call ended while its host was storing the image
             return not_shown(content, HAS_ENDED)
         self.shown += (image,)
         return f"[image {image.name}: {image.media_type}, {image.width} × {image.height} pixels]"
 
 
 async def show_nowhere(content: bytes, _name: str) -> str:
-    """Show nothing to anybody, and say so."""
+    """Return the line that represents an image in the result, because this host shows no images."""
     return not_shown(content)
 
 
 def not_shown(content: bytes, why: str = "") -> str:
-    """Return the line that stands for an image that nobody sees."""
+    """Return the line that the result contains in place of an image that was not shown."""
     return f"[image, {spaced(len(content))} bytes, not shown{f': {why}' if why else ''}]"

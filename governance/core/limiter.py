@@ -1,19 +1,20 @@
-"""Decides which calls run now: limits per process, scope, tool and isolation; exclusive calls; a bounded queue (P2, P4)."""
+"""Decides which calls may run now: it has limits per process, scope, tool and isolation, and a bounded queue (P2, P4)."""
 
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 
-from governance.core.cancellation import CancellationToken
+from governance.core.cancellation import CancellationToken, Promise
 from governance.core.exceptions import QueueFull, QueueTimeout
-from governance.core.promises import Promise
 from governance.core.tools import Concurrency, Isolation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How many calls may run at once (in all, per scope) and how many may wait; `queue_timeout` in seconds."""
+    """The maximum numbers of running calls (in total and per scope) and of waiting calls. `queue_timeout` is in
+    seconds.
+    """
 
     max_running: int = 100
     max_queued: int = 200
@@ -22,7 +23,7 @@ class Limits:
 
 
 class QueueResult(Enum):
-    """How the wait of a call ended."""
+    """How a call's wait in the queue ended."""
 
     ADMITTED = "admitted"
     CANCELLED = "cancelled"
@@ -30,7 +31,7 @@ class QueueResult(Enum):
 
 
 class WaitsFor(StrEnum):
-    """What a call waits for: the end of another call, a slot of the server, or one of its scope."""
+    """What a call waits for: the end of another call, a free slot of the server, or a free slot of its scope."""
 
     CALL = "call"
     SLOT = "slot"
@@ -39,7 +40,7 @@ class WaitsFor(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Obstacle:
-    """What keeps a call from starting; `call_id` and `tool_name` name the other call."""
+    """The reason why a call cannot start; `call_id` and `tool_name` name the other call."""
 
     kind: WaitsFor
     call_id: str = ""
@@ -47,9 +48,10 @@ class Obstacle:
 
 
 class Ticket:
-    """One call's slot: waiting until `answer` is resolved, then running until it leaves.
+    """One call in the queue: it waits until `result` is resolved, then occupies its slot until it leaves.
 
-    One that does not count takes no slot of the process: it only waits for other calls, which need one.
+    If `counts` is False, it occupies no slot of the process, because its call only waits for other calls, which need
+    the slots.
     """
 
     __slots__ = (
@@ -89,7 +91,7 @@ class Ticket:
         self.max_running = max_running
         self.max_in_scope = max_in_scope
         self.result: Promise[QueueResult] | None = None
-        # all that the call counts against while it runs
+        # every limit whose count includes the call while it runs
         self.slots: tuple[tuple[str, ...], ...] = (
             ("scope", scope),
             ("pool", pool) if pool else ("tool", tool_name),
@@ -98,22 +100,18 @@ class Ticket:
         )
 
     @property
-    def has_waited(self) -> bool:
-        """Whether anything can have happened before it got its slot."""
-        return self.result is not None
-
-    @property
     def is_resolved(self) -> bool:
-        """Whether its wait has ended, or was cancelled and its task will see that next."""
+        """Whether the wait has ended, even if the waiting task has not resumed yet."""
         return self.result is not None and self.result.done()
 
 
 class Limiter:
-    """Admits calls in order of arrival; a call that waits only for its tool or its isolation lets others pass.
+    """Admits calls in order of arrival, except that a call that waits only for its tool or its isolation may be
+    overtaken.
 
-    An exclusive call runs alone in its scope, and no call of its scope overtakes it. A superseding call never runs
-    beside another call of its tool in its scope. `capacities` says how many calls of an isolation may run at once. So
-    no call waits for a thread or a worker while its clock runs (T5).
+    An exclusive call runs alone in its scope, and no call of its scope overtakes it. A superseding call never runs in
+    parallel with another call of its tool in its scope. `capacities` limits the concurrent calls of an isolation, so
+    that no call waits for a thread or a worker while its clock runs (T5).
     """
 
     def __init__(
@@ -135,24 +133,15 @@ class Limiter:
     def queued(self) -> int:
         return len(self._waiting)
 
-    def enter_at_once(self, ticket: Ticket) -> bool:
-        """Take a slot if one is free and nobody waits. Return whether it was so."""
-        if self._waiting or not self._fits(ticket):
-            return False
-        self._occupy(ticket)
-        return True
-
     async def enter(self, ticket: Ticket, *, token: CancellationToken) -> bool:
         """Wait for a slot. Return False if the token was cancelled first.
 
         Raises:
-            QueueFull: too many calls wait already.
-            QueueTimeout: no slot came free in time.
+            QueueFull: too many calls are already waiting.
+            QueueTimeout: no slot became free in time.
         """
         if token.is_cancelled:
             return False
-        if self.enter_at_once(ticket):
-            return True
         self._waiting[ticket] = None
         self._admit()
         if ticket not in self._waiting:
@@ -163,7 +152,7 @@ class Limiter:
         return await self._wait(ticket, token=token)
 
     def obstacle(self, ticket: Ticket) -> Obstacle | None:
-        """Return what keeps a waiting call from starting now; None if it does not wait."""
+        """Return the reason why a waiting call cannot start now; None if it does not wait."""
         if ticket not in self._waiting or ticket.is_resolved:
             return None
         if (other := self._blocking_ticket(ticket)) is not None:
@@ -173,9 +162,9 @@ class Limiter:
         return Obstacle(kind=WaitsFor.SCOPE if running >= most else WaitsFor.SLOT)
 
     def _blocking_ticket(self, ticket: Ticket) -> Ticket | None:
-        """The call of its scope that must end first, or that has waited longer to run alone."""
-        here = [other for other in self._inside if other.scope == ticket.scope]
-        for other in here:
+        """Return the call of the same scope that must end first, or an exclusive one that has waited longer."""
+        scope_tickets = [other for other in self._inside if other.scope == ticket.scope]
+        for other in scope_tickets:
             supersedes = ticket.supersedes and other.tool_name == ticket.tool_name
             if ticket.is_exclusive or supersedes or other.is_exclusive:
                 return other
@@ -206,7 +195,7 @@ class Limiter:
         timer = loop.call_later(self.limits.queue_timeout, answer.resolve, QueueResult.TOO_LATE)
         forget = token.on_cancel(lambda _: answer.resolve(QueueResult.CANCELLED))
         try:
-            given = await answer
+            is_admitted = await answer
         except asyncio.CancelledError:
             if not answer.cancelled() and answer.result() is QueueResult.ADMITTED:
                 self.leave(ticket)
@@ -215,9 +204,9 @@ class Limiter:
             timer.cancel()
             forget()
             self._forget(ticket)
-        if given is QueueResult.TOO_LATE:
+        if is_admitted is QueueResult.TOO_LATE:
             raise QueueTimeout(f"No slot came free within {self.limits.queue_timeout:g}s.")
-        return given is QueueResult.ADMITTED
+        return is_admitted is QueueResult.ADMITTED
 
     def _forget(self, ticket: Ticket) -> None:
         if ticket in self._waiting:
@@ -225,12 +214,12 @@ class Limiter:
             self._admit()
 
     def _admit(self) -> None:
-        """Admit every waiting call that fits, in order of arrival."""
-        held: set[str] = set()
+        """Admit waiting calls within the limits, in order of arrival."""
+        blocked_scopes: set[str] = set()
         for ticket in list(self._waiting):
             if ticket.counts and self._running >= self.limits.max_running:
                 continue
-            if ticket.scope in held or ticket.is_resolved:
+            if ticket.scope in blocked_scopes or ticket.is_resolved:
                 continue
             if self._fits(ticket):
                 del self._waiting[ticket]
@@ -238,7 +227,7 @@ class Limiter:
                 if ticket.result is not None:
                     ticket.result.resolve(QueueResult.ADMITTED)
             elif ticket.is_exclusive:
-                held.add(ticket.scope)
+                blocked_scopes.add(ticket.scope)
 
     def _fits(self, ticket: Ticket) -> bool:
         count = self._counts.get

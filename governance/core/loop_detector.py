@@ -1,4 +1,4 @@
-"""Loops: a turn that repeats calls and results, or only fails, is warned, then halted (A4)."""
+"""Detects loops: a turn that repeats calls and results, or only fails, is first warned, then stopped (A4)."""
 
 import json
 import re
@@ -9,12 +9,13 @@ from enum import StrEnum
 from hashlib import blake2b
 from typing import Any, NamedTuple, Self
 
-# The most calls that may take turns in one cycle (A-B-A-B is two).
+# The longest detected cycle, in calls (A-B-A-B is a cycle of two).
 _LONGEST_CYCLE = 4
-# Nonces are searched only at the two ends of a longer result; all of it is hashed.
+# In a longer result, nonces are masked only at both ends; the whole result is hashed.
 _NORMALISED_END = 8192
 
-# What differs from run to run without meaning progress. Shorter numbers stay: they count things.
+# Parts of a result that differ from run to run without any progress. Shorter numbers are kept, because they may be
+# counts.
 _NONCE = re.compile(
     r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b"  # UUID
     r"|\b\d{4}-\d\d-\d\d[t ]\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?(?:z|[+-]\d\d:?\d\d)?"  # date with time
@@ -28,7 +29,7 @@ _NONCE = re.compile(
 
 
 class LoopAction(StrEnum):
-    """What shall follow from an observed call."""
+    """What the loop detector requires after a call."""
 
     OK = "ok"
     WARN = "warn"
@@ -36,7 +37,7 @@ class LoopAction(StrEnum):
 
 
 class LoopKind(StrEnum):
-    """Which loop was seen."""
+    """The kind of loop that was detected."""
 
     REPEATED_CALL = "repeated_call"
     ALTERNATING_CALLS = "alternating_calls"
@@ -45,7 +46,7 @@ class LoopKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopVerdict:
-    """What to do after a call.
+    """The action to take after a call.
 
     `text` is for the model: append it to the call's one result, never add a second result.
     """
@@ -68,9 +69,9 @@ _OK = LoopVerdict()
 class LoopDetector:
     """Detects repeated calls within one turn.
 
-    A pattern counts once per step. Parallel calls of one step never halt a turn that could not read a warning.
-    `window` is the number of remembered calls; to halt a cycle of n calls it must hold n times `halt_after`.
-    `warn_after=None` is off, `halt_after=None` only warns.
+    A pattern is counted once per step. Parallel calls of one step never stop a turn whose model has not read a warning
+    yet. `window` is the number of remembered calls; to stop a cycle of n calls, it must be at least n times
+    `halt_after`. `warn_after=None` turns the detector off; with `halt_after=None`, it only warns.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class LoopDetector:
 
     @classmethod
     def off(cls) -> Self:
-        """Return a detector that finds every call in order."""
+        """Return a detector that never warns or halts."""
         return cls(window=1, warn_after=None, halt_after=None)
 
     def observe(
@@ -105,21 +106,21 @@ class LoopDetector:
     ) -> LoopVerdict:
         """Record one ended call and judge the turn so far.
 
-        Pass the tool's own `result`, without an appended warning. None means that the call was refused and did not
-        run: it counts as the same result again (acceptance 86). Calls of one step share a `step`; without one, each
-        call is a step of its own. Calls of exempt tools are not recorded.
+        Pass the tool's own `result`, without an appended warning. None means that the call was refused and did not run;
+        it is treated as a repeated result (acceptance 86). Calls of one step share a `step`; without one, each call is
+        a separate step. Calls of exempt tools are not recorded.
         """
         if self._warn_after is None or tool_name in self._exempt:
             return _OK
         occasion: object = object() if step is None else step
         call = _call_digest(tool_name, input)
-        known = self._last_result(call) if result is None else _result_digest(result)
-        self._recent.append(_Observation(call, known, occasion))
+        digest = self._last_result(call) if result is None else _result_digest(result)
+        self._recent.append(_Observation(call, digest, occasion))
         self._count_failure(occasion, is_error=is_error)
         return self._judge(tool_name)
 
     def _last_result(self, call: bytes) -> bytes:
-        results = (seen.result for seen in reversed(self._recent) if seen.call == call)
+        results = (entry.result for entry in reversed(self._recent) if entry.call == call)
         return next(results, b"")
 
     def _count_failure(self, step: object, *, is_error: bool) -> None:
@@ -137,8 +138,10 @@ class LoopDetector:
         action = self._action(count)
         if action is LoopAction.OK:
             return _OK
-        left = None if self._halt_after is None else self._halt_after - count
-        text = _describe(kind, tool_name, count=count) + _advise(action, kind, left=left)
+        calls_left = None if self._halt_after is None else self._halt_after - count
+        text = _describe(kind, tool_name, count=count) + _advise(
+            action, kind, calls_left=calls_left
+        )
         return LoopVerdict(action=action, kind=kind, count=count, text=text)
 
     def _action(self, count: int) -> LoopAction:
@@ -149,24 +152,22 @@ class LoopDetector:
         return LoopAction.OK
 
     def _longest_cycle(self) -> tuple[int, int]:
-        """Return how many rounds the latest calls made without anything new, and their calls.
+        """Return how many rounds of a cycle the latest calls made without progress, and the number of calls in that
+        cycle.
 
-        Going back in time: a call with another result than later was progress, and so was one
-        call too many.
+        The search goes back in time. It ends at a call that later had a different result, which was progress, and at a
+        call that would make the cycle longer than `_LONGEST_CYCLE`.
         """
-        latest = self._recent[-1].call
-        if [seen.call for seen in self._recent].count(latest) == 1:  # new: most calls leave here
-            return 1, 1
         result_of: dict[bytes, bytes] = {}
         steps_of: dict[bytes, set[object]] = {}
         best = (0, 1)
-        for seen in reversed(self._recent):
+        for entry in reversed(self._recent):
             if (
-                result_of.setdefault(seen.call, seen.result) != seen.result
+                result_of.setdefault(entry.call, entry.result) != entry.result
                 or len(result_of) > _LONGEST_CYCLE
             ):
                 break
-            steps_of.setdefault(seen.call, set()).add(seen.step)
+            steps_of.setdefault(entry.call, set()).add(entry.step)
             rounds = min(map(len, steps_of.values()))
             if rounds > best[0]:
                 best = (rounds, len(steps_of))
@@ -211,19 +212,21 @@ def _digest(text: str) -> bytes:
 
 def _describe(kind: LoopKind, tool_name: str, *, count: int) -> str:
     if kind is LoopKind.REPEATED_CALL:
-        seen = (
+        description = (
             f'Tool "{tool_name}" was called {count} times with the same input and the same result.'
         )
     elif kind is LoopKind.ALTERNATING_CALLS:
-        seen = (
+        description = (
             f"The same calls have taken turns {count} times, each with the same result as before."
         )
     else:
-        seen = f"Tool calls have failed {count} times in a row, without a success in between."
-    return f"[LOOP] {seen}"
+        description = (
+            f"Tool calls have failed {count} times in a row, without a success in between."
+        )
+    return f"[LOOP] {description}"
 
 
-def _advise(action: LoopAction, kind: LoopKind, *, left: int | None) -> str:
+def _advise(action: LoopAction, kind: LoopKind, *, calls_left: int | None) -> str:
     if action is LoopAction.HALT:
         return " The turn was halted automatically."
     advice = (
@@ -231,4 +234,4 @@ def _advise(action: LoopAction, kind: LoopKind, *, left: int | None) -> str:
     )
     if kind is LoopKind.ERRORS_IN_A_ROW:
         advice = " Read the errors, take another way, or tell the user what is missing."
-    return advice if left is None else f"{advice} After {left} more the turn is halted."
+    return advice if calls_left is None else f"{advice} After {calls_left} more the turn is halted."

@@ -1,7 +1,8 @@
-"""Masks secrets in a text of unknown content, before a chat model or a person reads it.
+"""Masks secrets in text of unknown content, before a chat model or a person reads it.
 
-No method finds every secret. It masks values known by name (from the environment, or given), by form or by their
-context. It also masks all that looks like a random key: rather too much than too little.
+No method finds every secret. This module masks values that are given, that belong to environment variables with names
+such as `API_KEY`, that have the form of a secret, or that follow a word such as `password`. It also masks text that
+looks like a random key, because a false positive is better than a leak.
 """
 
 import os
@@ -9,9 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 MASK = "***"
-SHORTEST = (
-    6  # characters of a value that is known to be secret: shorter ones would mask ordinary words
-)
+SHORTEST = 6  # characters of a value that is known to be secret; masking shorter values would mask ordinary words
 _LONGEST = 20_000
 
 _SECRET_NAME = re.compile(
@@ -36,29 +35,29 @@ _FORMS = tuple(
         (r"""(?<=://)(?:[^\s/@:]{0,100}:[^\s"'<>]{1,200}|[^\s/@]+)(?=@)""", 0),
         (r"(?<=\bbearer )\S{6,}|(?<=\bbasic )\S{6,}", re.IGNORECASE),
         (
-            r"\b(?:sk-|pk_|rk_|sk_|gh[pousr]_|github_pat_|glpat-|xox[a-z]-|AKIA|ASIA|AIza|ya29\.|eyJ)[\w.+/=-]{8,}",
+            r"\b(?:sk-|pk_|rk_|sk_|gh[pousr]_|github_pat_|glpat-|xox[a-z]-|AKIA|ASIA|AIza|ya29\.|eyJ)[\w.+/=*-]{8,}",
             0,
         ),
     )
 )
-# Neither a part of a path nor words with lines between them, as names of files have them.
+# Excludes parts of paths, and words joined by hyphens or underscores as in file names.
 _RANDOM = re.compile(r"(?<![A-Za-z0-9+/=])(?=[A-Za-z+=]*\d)(?=[0-9+=]*[A-Za-z])[A-Za-z0-9+=]{20,}")
 
 
-def mask(text: str, *, known: Iterable[str] = ()) -> str:
-    """Return the text with its possible secrets masked; `known` are secret values. Very long texts are cut."""
+def mask(text: str, *, secrets: Iterable[str] = ()) -> str:
+    """Return the text with `secrets` and other possible secrets masked. Very long texts are cut."""
     text = text[:_LONGEST]
-    values = {value for value in (*known, *_environment_secrets()) if len(value) >= SHORTEST}
+    values = {value for value in (*secrets, *_environment_secrets()) if len(value) >= SHORTEST}
     for value in sorted(values, key=len, reverse=True):
         text = text.replace(value, MASK)
     for form in _FORMS:
         text = form.sub(MASK, text)
-    for named in (_HEADER, _AFTER_A_NAME):
-        text = named.sub(rf"\1{MASK}", text)
+    for pattern in (_HEADER, _AFTER_A_NAME):
+        text = pattern.sub(rf"\1{MASK}", text)
     return _RANDOM.sub(MASK, text)
 
 
 def _environment_secrets() -> Iterator[str]:
     for name, value in os.environ.items():
-        if _SECRET_NAME.search(name) and not value.startswith("/"):  # a path, as PWD
+        if _SECRET_NAME.search(name) and not value.startswith("/"):  # a path, such as PWD
             yield value

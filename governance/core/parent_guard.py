@@ -1,13 +1,13 @@
-"""Ends a process group when the server dies (T8, C4): a worker's, an MCP server's, a command's.
+"""Ends the process group of a worker, an MCP server or a command when the server dies (T8, C4).
 
-A *guard*, a small process in the group, ends the group when the pipe to the server closes. It reaches what has been
-started there, works while C code holds the interpreter, and exists on every POSIX system. It is a member of the group,
-so that the group's number cannot pass to another one. It is forked twice, so that a process which waits for its
-children does not meet it. On Linux the kernel ends the first process of the group as well.
+A *guard*, a small process in the group, ends the group when the pipe to the server closes. It also ends processes that
+the program has started, works while C code holds the GIL, and needs only POSIX. It is a member of the group, so that
+the group's id cannot be reused for another group. It is forked twice, so that it is not a child of the program, which
+may wait for its children. On Linux, the kernel ends the first process of the group as well.
 
-A worker imports this module. As a script, this file starts the program of an MCP server, in an interpreter without site
-packages. So it imports the standard library alone. A command has a shell for its guard, as an interpreter starts too
-slowly.
+A worker imports this module. Run as a script, this file starts the program of an MCP server in an interpreter without
+site packages, so it imports only the standard library. The guard of a command is a shell, because an interpreter starts
+too slowly.
 """
 
 import ctypes
@@ -15,19 +15,19 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 _NOT_STARTED = 127
 _SWEEPS = 20
-_PAUSE = 0.05  # seconds between two sweeps
+_PAUSE = 0.05  # seconds between two scans
 
 
 def die_with_parent(parent: int) -> None:
-    """Have the kernel end this process with its parent; end the group at once if the parent is already dead.
+    """Have the kernel end this process with its parent; end the group immediately if the parent is already dead.
 
-    The kernel watches the *thread* that started us: only the event loop's thread starts such processes.
+    The kernel watches the *thread* that started this process, so only the event loop's thread may start such processes.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
@@ -35,10 +35,19 @@ def die_with_parent(parent: int) -> None:
         os.killpg(0, signal.SIGKILL)
 
 
-def guard_group(lifeline: int, *, tag: str, not_for_guard: Sequence[int] = ()) -> None:
-    """Leave a guard that ends this group, and what carries `tag` in its environment, when the pipe `lifeline` closes.
+def adopt_orphans() -> bool:
+    """Make this process the parent of its orphaned descendants. Return whether the system supports this (only Linux
+    does).
+    """
+    if sys.platform != "linux":
+        return False
+    failed: int = ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    return not failed
 
-    The guard closes the descriptors that are `not_for_guard`: the server shall see the end of their owner.
+
+def guard_group(lifeline: int, *, tag: str) -> None:
+    """Fork a guard. When the pipe `lifeline` closes, the guard ends this group and the processes with `tag` in their
+    environment.
     """
     child = os.fork()
     if child:
@@ -46,14 +55,12 @@ def guard_group(lifeline: int, *, tag: str, not_for_guard: Sequence[int] = ()) -
         os.close(lifeline)
         return
     if os.fork() == 0:
-        _watch(lifeline, tag=tag, not_for_guard=not_for_guard)
+        _watch(lifeline, tag=tag)
     os._exit(0)
 
 
-def _watch(lifeline: int, *, tag: str, not_for_guard: Sequence[int]) -> None:
+def _watch(lifeline: int, *, tag: str) -> None:
     try:
-        for descriptor in not_for_guard:
-            os.close(descriptor)
         silence = os.open(os.devnull, os.O_RDWR)
         for descriptor in (0, 1, 2):
             os.dup2(silence, descriptor)
@@ -65,18 +72,18 @@ def _watch(lifeline: int, *, tag: str, not_for_guard: Sequence[int]) -> None:
 
 
 def _kill_tagged(tag: bytes) -> None:
-    """End the processes that have left the group (Linux), and look again while some may still come to light."""
+    """End the processes that have left the group (Linux), and repeat while new ones may appear."""
     for _ in range(_SWEEPS if os.path.isdir("/proc/self") else 0):
-        others = {int(name) for name in os.listdir("/proc") if name.isdecimal()} - {os.getpid()}
-        if not sum(kill_or_look_again(pid, tag=tag) for pid in others):
+        pids = {int(name) for name in os.listdir("/proc") if name.isdecimal()} - {os.getpid()}
+        if not sum(kill_or_look_again(pid, tag=tag) for pid in pids):
             return
         time.sleep(_PAUSE)
 
 
 def kill_or_look_again(pid: int, *, tag: bytes) -> bool:
-    """Kill a process that has the tag. False if there is nothing more to do about it.
+    """Kill a process that has the tag. Return True if it was killed or must be checked again.
 
-    A process that is just being started has no environment yet: see `procfs.kill_tagged`.
+    A process has no environment while it starts, so its tag cannot be read yet; see `procfs.kill_tagged`.
     """
     with suppress(OSError):  # gone, or another user's
         with open(f"/proc/{pid}/environ", "rb") as file:
@@ -87,31 +94,36 @@ def kill_or_look_again(pid: int, *, tag: bytes) -> bool:
         if not environment:
             with open(f"/proc/{pid}/stat", "rb") as file:
                 fields = file.read().rpartition(b")")[2].split()
-            # its memory, and where its environment begins and ends (man 5 proc)
+            # the process's memory, and where its environment begins and ends (man 5 proc)
             memory, begin, end = fields[20], fields[47], fields[48]
             return memory != b"0" and (begin != end or end == b"0")
     return False
 
 
 def script(lifeline: int, *, tag: str) -> list[str]:
-    """Return the arguments before a command that shall leave a guard first; `tag` is in its environment."""
+    """Return the arguments to put before a command, so that a guard is forked first. The command's environment must
+    contain `tag`.
+    """
     return [sys.executable, "-I", "-S", __file__, str(lifeline), str(os.getpid()), tag]
 
 
 def main() -> None:
-    """Leave a guard, become the command. Arguments: the pipe's reading end, the server's process id, the tag, the command."""
+    """Fork a guard, then exec the command. Arguments: the pipe's reading end, the server's process id, the tag, the
+    command.
+    """
     lifeline, parent, tag, command = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4:]
     guard_group(lifeline, tag=tag)
     die_with_parent(parent)
     for ignored_by_python in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(ignored_by_python, signal.SIG_DFL)
     try:
-        os.execv(command[0], command)  # noqa: S606 - this is the purpose; no shell takes part
+        os.execv(command[0], command)  # noqa: S606 - this is the purpose, and no shell is involved
     except OSError:
         sys.exit(_NOT_STARTED)
 
 
-# The guard takes its pipe as descriptor 3. A shell gives background jobs no stdin; the command's own input is empty.
+# The guard reads its pipe as descriptor 3, because a shell gives background jobs no stdin. The command's own input is
+# empty.
 _SHELL = (
     "exec 3<&0 </dev/null; "
     "( ( read -r told <&3 && exit; kill -KILL 0 ) >/dev/null 2>&1 & ); "
@@ -120,7 +132,7 @@ _SHELL = (
 
 
 class ShellGuard:
-    """The pipe to the guard of one command. The guard leaves when the command has ended by itself."""
+    """The pipe to the guard of one command. The guard exits when the command has ended by itself."""
 
     def __init__(self) -> None:
         self.input, self._ours = os.pipe()
@@ -128,15 +140,15 @@ class ShellGuard:
 
     @staticmethod
     def wrap(arguments: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the arguments of a command that starts a guard first; `input` must be its stdin."""
+        """Prefix a command's arguments so that it starts a guard first; `input` must be its stdin."""
         return ("/bin/sh", "-c", _SHELL, "sh", *arguments)
 
     def started(self) -> None:
-        """Give up the end that is the guard's."""
+        """Close the guard's end of the pipe in this process."""
         os.close(self.input)
 
     def cut(self, *, spare: bool) -> None:
-        """Release the guard: `spare` the group, or end the rest of it."""
+        """Release the guard. Unless `spare` is set, the guard ends the remaining processes of the group."""
         if spare:
             with suppress(OSError):  # the guard was ended with its group
                 os.write(self._ours, b"\n")

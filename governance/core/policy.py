@@ -10,17 +10,16 @@ The first limit that is set wins, in this order:
 6. the project's setting for every tool
 7. the built-in default
 
-`0` or less means "no framework limit" at every level. The other limits follow the same order.
+At every level, `0` or less means no limit. The other limits follow the same order.
 
-The approval rule differs (D1): an administrator's override for the tool always counts. Else it is the project's
-setting or the tool's declaration, and never less strict than the administrator's default. The host of the call (an
-agent) can make the rule stricter, never weaker.
+The approval rule differs (D1): an administrator's override for the tool always applies. Otherwise it is the project's
+setting or the tool's declaration, but never less strict than the administrator's default. The host of the call (an
+agent) can make the rule stricter, but never weaker.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import lru_cache
 from typing import Annotated, Any, get_args
 
 BUILT_IN_TIMEOUT = 120.0
@@ -51,7 +50,7 @@ _SOURCES = (  # of the levels of `PolicyLevels`, strongest first
 
 
 class ApprovalRule(StrEnum):
-    """Whether a person must let a call through (D1)."""
+    """Whether a person must approve a call (D1)."""
 
     NEVER = "never"
     ONCE_PER_CONVERSATION = "once_per_conversation"
@@ -59,7 +58,7 @@ class ApprovalRule(StrEnum):
 
     @property
     def strictness(self) -> int:
-        """Its place among the rules: the higher, the stricter."""
+        """The rank of the rule; a higher one is stricter."""
         return _STRICTNESS[self]
 
 
@@ -68,10 +67,10 @@ _STRICTNESS = {rule: place for place, rule in enumerate(ApprovalRule)}
 
 @dataclass(frozen=True, slots=True)
 class LimitField:
-    """How the levels' values of one limit become that of a call; None = not set.
+    """How the effective value of one limit is computed from the levels' values; None means not set.
 
     `merge` takes these values, strongest first, and the `default`. Edits of a limit that `is_live` apply to running
-    calls. An administrator may not set one that `is_capped` above the site's ceiling.
+    calls. A limit that `is_capped` cannot be set above the site's ceiling in the admin.
     """
 
     merge: Callable[[Sequence[Any], Any], Any]
@@ -89,7 +88,7 @@ def _first_span(words: Sequence[Any], default: Any) -> float | None:
 
 
 def _ceiling(words: Sequence[Any], default: Any) -> Any:
-    """A tool does not raise its own."""
+    """Return the ceiling, without the tool's declaration, because a tool cannot raise its own ceiling."""
     override, tool_setting, _declared, *weaker = words
     return _first((override, tool_setting, *weaker), default)
 
@@ -107,7 +106,7 @@ def _approval(words: Sequence[Any], _default: Any) -> ApprovalRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolLimits:
-    """The limits that one level sets for a tool; None = not set. Seconds.
+    """The limits that one level sets for a tool; None means not set. Times are in seconds.
 
     A limit is declared here, and as a column of `governance.models.Limits` if administrators may edit it. A limit
     that a tool may declare is a field of `Tool` with the same name.
@@ -140,7 +139,7 @@ LIMITS: Mapping[str, LimitField] = {
 class PolicyLevels:
     """The limits of every level for one tool, strongest first; `tool_setting` is for this tool, `setting` for all.
 
-    `version` counts the administrators' edits; `changed_by` made the last edit of this tool's limits.
+    `version` counts the administrators' edits; `changed_by` is who last edited this tool's limits.
     """
 
     override: ToolLimits = ToolLimits()
@@ -161,9 +160,9 @@ class PolicyLevels:
 class Policy(ToolLimits):
     """The limits of one call, resolved from all levels.
 
-    `timeout` None = no framework limit. `capped_from` = the hint before the cap. `approval_timeout` None = no limit.
-    `changed_by` = the last editor of the tool's limits. `error_text` = the model and the person may read the text of
-    the tool's exceptions (invariant 12).
+    A `timeout` or `approval_timeout` of None means no limit. `capped_from` is the requested limit, if the ceiling has
+    lowered it. `changed_by` is who last edited the tool's limits. With `error_text`, the model and the person may read
+    the text of the tool's exceptions (invariant 12).
     """
 
     timeout_source: TimeoutSource
@@ -177,52 +176,49 @@ class Policy(ToolLimits):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hint:
-    """A limit that the call itself asks for: `_meta.timeout_ms` (A3), or the tool's own timeout argument."""
+    """A limit that the call itself requests: `_meta.timeout_ms` (A3), or the tool's own timeout argument."""
 
     timeout: float
     source: TimeoutSource = TimeoutSource.HINT
 
 
-@lru_cache(
-    maxsize=512
-)  # the same limits hold for call after call, and this is a fifth of a call's cost
 def resolve(
     levels: PolicyLevels, *, hint: Hint | None = None, at_least: ApprovalRule = ApprovalRule.NEVER
 ) -> Policy:
-    """Return the policy of a call (T2, A3); its approval rule is `at_least` as strict as that (D1)."""
+    """Return the policy of a call (T2, A3); its approval rule is at least as strict as `at_least` (D1)."""
     ordered = levels.ordered
-    found = {
+    resolved = {
         name: limit.merge([getattr(level, name) for level in ordered], limit.default)
         for name, limit in LIMITS.items()
     }
-    timeout, source, capped_from = _timeout(levels, hint=hint, ceiling=found["ceiling"])
-    found["timeout"] = timeout or None
-    found["approval"] = stricter(found["approval"], at_least)
+    timeout, source, capped_from = _timeout(levels, hint=hint, ceiling=resolved["ceiling"])
+    resolved["timeout"] = timeout or None
+    resolved["approval"] = stricter(resolved["approval"], at_least)
     return Policy(
-        **found, timeout_source=source, capped_from=capped_from, changed_by=levels.changed_by
+        **resolved, timeout_source=source, capped_from=capped_from, changed_by=levels.changed_by
     )
 
 
 def source_of(name: str, levels: PolicyLevels) -> TimeoutSource:
-    """Return which level a limit comes from: the strongest one whose value alone makes the one in force."""
+    """Return the level that a limit comes from: the strongest one whose value alone yields the effective limit."""
     merge = LIMITS[name].merge
     words = [getattr(level, name) for level in levels.ordered]
     in_force = merge(words, None)
-    for place, (word, source) in enumerate(zip(words, _SOURCES, strict=True)):
-        alone = [word if each == place else None for each in range(len(words))]
+    for position, (word, source) in enumerate(zip(words, _SOURCES, strict=True)):
+        alone = [word if each == position else None for each in range(len(words))]
         if word is not None and merge(alone, None) == in_force:
             return source
     return TimeoutSource.BUILT_IN
 
 
 def stricter(*rules: ApprovalRule | None) -> ApprovalRule:
-    """Return the strictest of the rules; None = no rule."""
-    said = [rule for rule in rules if rule is not None]
-    return max(said, key=lambda rule: rule.strictness, default=ApprovalRule.NEVER)
+    """Return the strictest of the rules, ignoring None."""
+    set_rules = [rule for rule in rules if rule is not None]
+    return max(set_rules, key=lambda rule: rule.strictness, default=ApprovalRule.NEVER)
 
 
 def cap(timeout: float, *, ceiling: float) -> float:
-    """Return `timeout` capped by `ceiling`; no limit becomes the ceiling. A ceiling of 0 caps nothing."""
+    """Return `timeout`, lowered to `ceiling` if it is higher or there is no limit (0). A ceiling of 0 has no effect."""
     if ceiling <= 0:
         return max(timeout, 0.0)
     return ceiling if timeout <= 0 else min(timeout, ceiling)

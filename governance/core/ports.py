@@ -1,36 +1,37 @@
-"""What the executor needs from outside: policies to obey, an observer to tell, places where bodies run."""
+"""The executor's interfaces: policy source, observer, approver and invokers."""
 
 from collections.abc import Awaitable, Callable, Container, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from governance.core.approvals import Decision
 from governance.core.calls import LateSettlement, ToolOutcome
+from governance.core.cancellation import CancellationToken
 from governance.core.deadline import DeadlineChange
 from governance.core.images import KeepImage
 from governance.core.live_call import LiveCall
 from governance.core.policy import ApprovalRule, PolicyLevels
-from governance.core.tools import Tool, ToolContext
+from governance.core.tools import StillMine, Tool, ToolContext, always_mine
 
 
 class PolicySource(Protocol):
-    """Source of the administrators' limits; answers at once, from memory."""
+    """Provides administrators' limits. It must read from memory, because each call queries it on the event loop."""
 
     def levels(self, tool: Tool) -> PolicyLevels:
-        """Return the limits of every level for this tool, now."""
+        """Return the current limits of every level for this tool."""
         ...
 
 
 class Observer(Protocol):
     """Receives the events of a call, in this order; only a late settlement may follow the outcome.
 
-    `call_started` is awaited before the body runs (the journal is written ahead): if it raises, the body never runs.
-    `call_ended` is awaited before the outcome is returned. The other events are sent in the background, in order.
+    `call_started` is awaited before the body runs, so that the start is recorded first; if it raises, the body never
+    runs. `call_ended` is awaited before the outcome is returned. The other events are sent in the background, in order.
     """
 
     async def call_queued(self, call: LiveCall) -> None:
-        """The call has waited for its turn for a moment, or for something else than before: `waits_for`."""
+        """The call has waited for a while, or its obstacle `waits_for` has changed."""
 
     async def call_started(self, call: LiveCall) -> None:
         """The call has a slot and is about to run."""
@@ -42,13 +43,13 @@ class Observer(Protocol):
         """A limit of the running call was changed (T9)."""
 
     async def call_cancelling(self, call: LiveCall) -> None:
-        """A stop was asked for (`ended_by`), and the body did not end at once."""
+        """A stop was requested (`ended_by`), and the body did not end immediately."""
 
     async def call_ended(self, call: LiveCall, outcome: ToolOutcome) -> None:
         """The call has its one outcome."""
 
     async def call_settled_late(self, call: LiveCall, late: LateSettlement) -> None:
-        """A body that was no longer waited for has ended after all (T11)."""
+        """An abandoned body has ended (T11)."""
 
 
 class Approver(Protocol):
@@ -57,24 +58,24 @@ class Approver(Protocol):
     async def ask(self, call: LiveCall) -> Decision | None:
         """Show `call.question` to people and give it its id.
 
-        Return a decision at once if an earlier one covers the call. Else None, and pass the answer to `call.answer`
-        when it comes.
+        If an earlier decision covers the call, return it immediately. Otherwise return None, and pass the answer to
+        `call.answer` when it arrives.
         """
         ...
 
     async def conclude(self, call: LiveCall, decision: Decision) -> Decision:
-        """Record how the wait ended, and return the decision that counts.
+        """Record how the wait ended, and return the effective decision.
 
-        It differs from `decision` if a person was faster than its expiry or cancel (D4).
+        The effective decision differs from `decision` if a person answered before the question expired or was cancelled
+        (D4).
         """
         ...
 
 
 class Invoker(Protocol):
-    """Runs the body of one tool in one kind of place.
-
-    It may have a `capacity`: how many bodies it runs at once. Further calls wait in the queue, before their clocks
-    start (T5). It may have an `aclose` coroutine function, called when the executor is closed.
+    """Runs tool bodies of one isolation. It may have a `capacity`, the maximum number of concurrent bodies. Further
+    calls wait in the queue, before their clocks start (T5). It may have an `aclose` coroutine function, called when the
+    executor is closed.
     """
 
     async def invoke(self, tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> Any:
@@ -82,11 +83,30 @@ class Invoker(Protocol):
         ...
 
 
+class Started(Invoker, Protocol):
+    """A slot that is ready to run one body, such as a started worker process."""
+
+    def release(self) -> None:
+        """Release the slot, unless its body has started to run."""
+        ...
+
+
+@runtime_checkable
+class PreparingInvoker(Protocol):
+    """Prepares a slot for each body, which may take a while. Like an invoker, it may have `capacity` and `aclose`."""
+
+    async def prepare(self, token: CancellationToken) -> Started | None:
+        """Prepare a slot. Return None if `token` was cancelled first. Raise `CallNotStarted` if no slot can be
+        prepared.
+        """
+        ...
+
+
 class Declared:
-    """The policy source of a project without administrators: only what the tools declare counts."""
+    """The policy source of a project without administrators: only the tools' declarations apply."""
 
     def levels(self, tool: Tool) -> PolicyLevels:
-        """Return the tool's own limits."""
+        """Return the limits that the tool declares."""
         return tool.levels
 
 
@@ -104,12 +124,14 @@ class Unobserved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """What a call gets beside its input: observer, workspace, and facts for the tool.
+    """The environment of a call: observer, workspace, and facts for the tool.
 
-    A call of a tool that is not in `allowed` (None = every tool) is refused as unknown. It waits while `max_parallel`
-    calls of its scope run. Without an `approver`, a call that needs approval is refused. `approval` is the least
-    strict rule that holds for every tool (D1). `keep_image` keeps what calls show, None = nothing is shown.
-    `make_workspace` runs before each tool that takes the context, as a part of its body; None = the directory is there.
+    A call of a tool that is not in `allowed` (None = every tool) is refused as unknown. A call waits while
+    `max_parallel` calls of its scope run. Without an `approver`, a call that needs approval is refused. `approval` is
+    the minimum rule for every tool (D1). `keep_image` stores an image that a call shows; None = images are not shown.
+    `still_mine` checks whether the calls still belong to this process. `user_id` is the id of the person for whom the
+    call works, or None; `agent` and `depth` are as in `ToolContext`. `make_workspace` runs before each tool that takes
+    the context, as part of its body; None means that the directory already exists.
     """
 
     observer: Observer = field(default_factory=Unobserved)
@@ -121,3 +143,7 @@ class Host:
     approver: Approver | None = None
     approval: ApprovalRule = ApprovalRule.NEVER
     keep_image: KeepImage | None = None
+    still_mine: StillMine = always_mine
+    user_id: Any = None
+    agent: str = ""
+    depth: int = 0

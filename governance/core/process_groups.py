@@ -1,4 +1,4 @@
-"""End a child together with everything it started: SIGTERM to its group, a grace, SIGKILL (T8).
+"""Ends a child process and everything it started: SIGTERM to its group, a grace period, then SIGKILL (T8).
 
 Shared by the worker processes and by the tools that run commands. Nothing here blocks the event loop.
 """
@@ -21,14 +21,14 @@ _FIRST_POLL = 0.0005
 _SLOWEST_POLL = 0.02
 _EXIT_POLL = 0.05
 _SCAN_SLICE = 64
-_SWEEP_PAUSES = (0.0005, 0.002, 0.01, 0.05, 0.2)  # seconds after each sweep that found something
+_SWEEP_PAUSES = (0.0005, 0.002, 0.01, 0.05, 0.2)  # seconds after each scan that found a process
 
 
 class GroupEnding(StrEnum):
     """How a process group ended."""
 
     ALREADY_GONE = "already_gone"
-    TERMINATED = "terminated"  # by SIGTERM, within the grace
+    TERMINATED = "terminated"  # by SIGTERM, within the grace period
     KILLED = "killed"
     SURVIVED = (
         "survived"  # still there after SIGKILL: it hangs in the kernel, or belongs to another user
@@ -39,12 +39,12 @@ class GroupEnding(StrEnum):
 async def terminate_group(
     child: Child, *, grace: float, sweep_tag: str | None = None, proof_timeout: float = 1.0
 ) -> GroupEnding:
-    """End the process group that `child` leads, and wait until no member runs any more.
+    """End the process group that `child` leads, and wait until no member is running. Return how the group ended.
 
     The child must have been started as the leader of its group (`start_new_session=True`). `sweep_tag` is an
-    environment entry ("NAME=value"): processes that left the group but carry it are ended too (Linux). Leave it
-    out where a process may be put in the background on purpose. `proof_timeout` bounds the wait after SIGKILL.
-    A cancellation of this coroutine cuts the grace short: SIGKILL goes out before it is passed on.
+    environment entry ("NAME=value"): processes that left the group but carry it are ended too (Linux). Omit it if a
+    process may be put in the background on purpose. `proof_timeout` limits the wait after SIGKILL. Cancelling this
+    coroutine ends the grace period: SIGKILL is sent before the cancellation is passed on.
     """
     group = _Group(child)
     if not group.is_ours:
@@ -64,12 +64,12 @@ async def terminate_group(
 async def kill_tagged_processes(tag: str) -> int:
     """Send SIGKILL to every process started with the environment entry `tag`. Return their number.
 
-    It looks a few times, as one of them may fork or be started meanwhile.
+    It scans several times, because new processes may start during a scan.
     """
     total = 0
     for pause in _SWEEP_PAUSES:
-        seen = await _look(lambda pid: procfs.kill_tagged(pid, tag=tag))
-        answers = [answer for _, answer in seen]
+        kills = await _look(lambda pid: procfs.kill_tagged(pid, tag=tag))
+        answers = [answer for _, answer in kills]
         total += answers.count(True)
         if answers.count(False) == len(answers):
             break
@@ -78,16 +78,16 @@ async def kill_tagged_processes(tag: str) -> int:
 
 
 async def wait_for_exit(process: subprocess.Popen[Any]) -> int:
-    """Wait for the end of the process, reap it, and return its exit status; needs no child watcher."""
+    """Wait for the end of the process, reap it, and return its exit status; this needs no child watcher."""
     try:
         handle = os.pidfd_open(process.pid)
     except (AttributeError, OSError):  # not Linux, an old kernel, or reaped already
         return await _poll_exit(process)
     loop = asyncio.get_running_loop()
-    ended = asyncio.Event()
-    loop.add_reader(handle, ended.set)
+    exit_event = asyncio.Event()
+    loop.add_reader(handle, exit_event.set)
     try:
-        await ended.wait()
+        await exit_event.wait()
     finally:
         loop.remove_reader(handle)
         os.close(handle)
@@ -95,28 +95,28 @@ async def wait_for_exit(process: subprocess.Popen[Any]) -> int:
 
 
 async def _poll_exit(process: subprocess.Popen[Any]) -> int:
-    while (status := process.poll()) is None:  # noqa: ASYNC110 - nothing tells us
+    while (status := process.poll()) is None:  # noqa: ASYNC110 - there is no event to wait for
         await asyncio.sleep(_EXIT_POLL)
     return status
 
 
-async def _select(wanted: Callable[[int], bool]) -> list[int]:
-    """Return the wanted pids of the process table."""
-    return [pid for pid, is_wanted in await _look(wanted) if is_wanted]
+async def _select(condition: Callable[[int], bool]) -> list[int]:
+    """Return the pids that satisfy the condition."""
+    return [pid for pid, is_wanted in await _look(condition) if is_wanted]
 
 
 async def _look(at: Callable[[int], R]) -> list[tuple[int, R]]:
-    """Return what is seen at each pid of the process table, letting the loop breathe in between."""
-    seen = []
+    """Return `at(pid)` for each process, yielding to the event loop at intervals."""
+    sightings = []
     for position, pid in enumerate(procfs.pids(), start=1):
-        seen.append((pid, at(pid)))
+        sightings.append((pid, at(pid)))
         if position % _SCAN_SLICE == 0:
             await asyncio.sleep(0)
-    return seen
+    return sightings
 
 
 class _Group:
-    """The process group of one child, while it is being ended."""
+    """A child's process group that is being ended."""
 
     def __init__(self, child: Child) -> None:
         self._child = child
@@ -127,7 +127,7 @@ class _Group:
     def is_ours(self) -> bool:
         """Whether the child leads a group other than ours.
 
-        `killpg` with 0 would signal our own group, with 1 every process.
+        This protects other processes: `killpg` with 0 would signal our own group, with 1 every process.
         """
         if self._id <= 1 or self._id == os.getpgrp():
             return False
@@ -135,11 +135,11 @@ class _Group:
             return os.getpgid(self._id) == self._id
         except (
             ProcessLookupError
-        ):  # reaped; its group may still have members, which keep the number taken
+        ):  # the child was reaped; its group may still have members, so its number is not reused
             return True
 
     async def terminate(self, *, grace: float, proof_timeout: float) -> GroupEnding:
-        """Send SIGTERM, wait for the grace, then send SIGKILL if needed."""
+        """Send SIGTERM, wait for the grace period, then send SIGKILL if needed."""
         if not await self._runs():
             return GroupEnding.ALREADY_GONE
         self.signal(signal.SIGTERM)
@@ -154,7 +154,7 @@ class _Group:
         )
 
     def signal(self, number: signal.Signals) -> None:
-        """Signal every member that we may."""
+        """Signal the members that this process has permission to signal."""
         if self.is_ours:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._id, number)
@@ -164,15 +164,15 @@ class _Group:
         deadline = loop.time() + within
         pause = _FIRST_POLL
         while await self._runs():
-            left = deadline - loop.time()
-            if left <= 0:
+            seconds_left = deadline - loop.time()
+            if seconds_left <= 0:
                 return False
-            await asyncio.sleep(min(pause, left))
+            await asyncio.sleep(min(pause, seconds_left))
             pause = min(pause * 2, _SLOWEST_POLL)
         return True
 
     async def _runs(self) -> bool:
-        """Whether any member runs. Zombies keep a group in being, so its mere existence says little."""
+        """Whether any member runs. Zombies keep a group alive, so its existence does not prove that a member runs."""
         leader_ended = self._reap()
         if isinstance(self._child, subprocess.Popen) and not leader_ended:
             return True
@@ -192,15 +192,17 @@ class _Group:
         return procfs.is_member(pid, group=self._id)
 
     def _reap(self) -> bool:
-        """Collect the leader, then orphans of its group that were handed to us (as PID 1 of a container is)."""
+        """Reap the leader, then orphans of its group that this process inherited (for example as PID 1 of a
+        container).
+        """
         if isinstance(self._child, int):
             return False
-        ended = (
+        members = (
             self._child.poll()
             if isinstance(self._child, subprocess.Popen)
             else self._child.returncode
         )
-        if ended is None:
+        if members is None:
             return False
         with suppress(ChildProcessError):
             while os.waitpid(-self._id, os.WNOHANG)[0]:

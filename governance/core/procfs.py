@@ -1,18 +1,19 @@
 """Reads Linux's process table; without /proc the table is empty.
 
-It never waits and needs no asyncio: worker processes use it too.
+It never blocks and needs no asyncio, because worker processes use it too.
 """
 
 import os
 import signal
+import threading
 from pathlib import Path
 
 _PROC = Path("/proc")
 AVAILABLE = (_PROC / "self" / "stat").exists()
 
-# Fields of /proc/<pid>/stat behind the command name, which may itself hold spaces and brackets (man 5 proc).
-_STATE, _GROUP, _THREADS, _MEMORY = 0, 2, 17, 20
-_ENVIRONMENT = slice(47, 49)  # where it begins and ends
+# Fields of /proc/<pid>/stat after the command name, which may itself contain spaces and brackets (man 5 proc).
+_STATE, _PARENT, _GROUP, _THREADS, _MEMORY = 0, 1, 2, 17, 20
+_ENVIRONMENT = slice(47, 49)  # where the environment begins and ends
 _DEAD = (b"Z", b"X")
 
 
@@ -23,9 +24,9 @@ def pids() -> list[int]:
 
 
 def is_member(pid: int, *, group: int) -> bool:
-    """Whether `pid` runs, and in this process group.
+    """Whether `pid` runs in this process group.
 
-    A zombie does not run, unless it is a first thread that has ended before the others.
+    A zombie does not run, unless only its first thread has ended and others are still running.
     """
     fields = _stat(pid)
     if fields is None or int(fields[_GROUP]) != group:
@@ -33,11 +34,32 @@ def is_member(pid: int, *, group: int) -> bool:
     return fields[_STATE] not in _DEAD or int(fields[_THREADS]) > 1
 
 
-def kill_tagged(pid: int, *, tag: str) -> bool | None:
-    """Send SIGKILL to a process that was started with the environment entry `tag` ("NAME=value"). Return whether it was.
+def children_of_thread() -> frozenset[int]:
+    """Return the processes that this thread has started and that have not been waited for."""
+    try:
+        pids = (_PROC / "self" / "task" / str(threading.get_native_id()) / "children").read_bytes()
+    except OSError:  # not Linux, or a kernel that does not list children
+        return frozenset()
+    return frozenset(map(int, pids.split()))
 
-    None if that is not known yet. While `execve` makes the process its memory, it has no environment, though its parent
-    goes on already. A pidfd keeps the pid from being reused meanwhile.
+
+def children() -> frozenset[int]:
+    """Return the children of this process, including zombies. The process must have only one thread."""
+    ours = str(os.getpid()).encode()
+    return children_of_thread() or frozenset(
+        pid for pid in pids() if (fields := _stat(pid)) is not None and fields[_PARENT] == ours
+    )
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; a zombie does not run."""
+    return not _is_dead(pid)
+
+
+def kill_tagged(pid: int, *, tag: str) -> bool | None:
+    """Send SIGKILL to a process that was started with the environment entry `tag` ("NAME=value"). Return whether it was
+    killed, or None if its environment is not known yet: during `execve`, the process has no environment, while its
+    parent already continues. A pidfd guards against reuse of the pid.
     """
     try:
         handle = os.pidfd_open(pid)
@@ -63,20 +85,8 @@ def kill_all_tagged(tag: str) -> int:
     return sum(bool(kill_tagged(pid, tag=tag)) for pid in pids())
 
 
-def resident_bytes() -> int:
-    """Return the memory of this process; 0 where the system does not say.
-
-    `ru_maxrss` would count what the parent held when it started us.
-    """
-    try:
-        pages = (_PROC / "self" / "statm").read_bytes().split()[1]
-    except OSError:
-        return 0
-    return int(pages) * os.sysconf("SC_PAGE_SIZE")
-
-
 def _is_starting(pid: int) -> bool:
-    """Whether a process that had no environment may have one by now, or get it. Dead ones and the kernel's have no memory."""
+    """Whether a process without an environment may still get one. Dead processes and kernel threads have no memory."""
     fields = _stat(pid)
     if fields is None or fields[_MEMORY] == b"0":
         return False

@@ -1,4 +1,4 @@
-"""Where tools are registered, by name, and the decorator that makes a function one (G3)."""
+"""The registry of tools by name, and the decorator that registers a function as a tool (G3)."""
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
@@ -22,18 +22,18 @@ class ToolRegistry:
 
     def register(self, tool: Tool) -> None:
         """Add a tool. Raise `ValueError` if the name is taken by another function."""
-        known = self._tools.get(tool.name)
-        if known is not None and known.function is not tool.function:
+        registered = self._tools.get(tool.name)
+        if registered is not None and registered.function is not tool.function:
             raise ValueError(f"Two tools are named {tool.name!r}.")
         tool.build()
         self._tools[tool.name] = tool
 
     def unregister(self, name: str) -> None:
-        """Take a tool out again (a server went away, a test ends)."""
+        """Remove a tool, for example because its server was removed or a test ends."""
         self._tools.pop(name, None)
 
     def get(self, name: str) -> Tool:
-        """Return the tool. Raise `UnknownTool` if there is none of this name."""
+        """Return the tool. Raise `UnknownTool` if the name is not registered."""
         try:
             return self._tools[name]
         except KeyError:
@@ -74,29 +74,34 @@ def tool(
     approval: ApprovalRule | str | None = None,
     asks_for: Callable[[Mapping[str, Any]], bool] | None = None,
     off: Callable[[], str] | None = None,
+    permission: str = "",
     register: ToolRegistry | None = None,
 ) -> Callable[[F], F]: ...
 def tool(function: F | None = None, **declared: Any) -> F | Callable[[F], F]:
-    """Make a function a tool (G3): name and description from the function, schema from its type hints.
+    """Register a function as a tool, and return the function (G3).
 
-    People read its `title`, if it has one.
+    The model reads the function's name and docstring, and a schema made from its type hints. A coroutine function runs
+    on the event loop, a plain function in a thread unless `isolation="process"`. The function gets an attribute `tool`
+    with its `Tool`.
 
-    A coroutine function runs on the event loop, a plain one in a thread unless `isolation="process"`. It returns the
-    same function, with its `Tool` as the attribute `tool`.
+    Args:
+        function: the function; None if the decorator is called with keywords.
+        declared: the keywords of the second signature, which `Tool` describes. `register` is the registry to which the
+        tool is added; the default is the global one.
     """
 
     def decorate(decorated: F) -> F:
         target = declared.pop("register", None)
-        made = make_tool(decorated, **declared)
-        (registry if target is None else target).register(made)
-        decorated.tool = made  # type: ignore[attr-defined]
+        new_tool = make_tool(decorated, **declared)
+        (registry if target is None else target).register(new_tool)
+        decorated.tool = new_tool  # type: ignore[attr-defined]
         return decorated
 
     return decorate if function is None else decorate(function)
 
 
 def make_tool(function: ToolFunction, **declared: Any) -> Tool:
-    """Return the `Tool` of a function without registering it. Keywords are those of `tool`."""
+    """Return the `Tool` of a function without registering it. Takes the same keywords as `tool`."""
     name = declared.pop("name", None) or getattr(function, "__name__", "tool")
     title = shortened(" ".join(str(declared.pop("title", "")).split()), limit=LONGEST_TITLE)
     description = declared.pop("description", None) or inspect.getdoc(function) or ""
@@ -124,8 +129,11 @@ def make_tool(function: ToolFunction, **declared: Any) -> Tool:
 
 
 def _isolation_of(function: ToolFunction, name: str, declared: str | None) -> Isolation:
-    natural = Isolation.ASYNC if inspect.iscoroutinefunction(function) else Isolation.THREAD
+    is_async = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+    natural = Isolation.ASYNC if is_async else Isolation.THREAD
     isolation = Isolation(declared or natural)
+    if isolation is Isolation.PROCESS and inspect.isasyncgenfunction(function):
+        return isolation  # its values are collected in the worker
     if (isolation is Isolation.ASYNC) != (natural is Isolation.ASYNC):
         raise ValueError(
             f"The tool {name!r} cannot run as {isolation.value!r}: see its definition."

@@ -1,9 +1,9 @@
-"""What a setting declares beside its field's type, default and docstring: its check and its bounds.
+"""Declares the system check and the bounds of a setting next to its type, default and docstring.
 
     MAX_RUNNING: Annotated[int, Setting("governance.E006", 1, 100_000)] = 100
-    \"\"\"Calls that run at once in one process.\"\"\"
+    \"\"\"Calls that one process runs concurrently.\"\"\"
 
-The system check, the variable of the environment and the line in `docs/settings/` follow from the field.
+The system check, the environment variable and the line in `docs/settings/` are derived from the field.
 """
 
 from collections.abc import Callable
@@ -17,9 +17,9 @@ WEEK = 7 * 24 * 3600.0
 class Setting:
     """The rule of one setting.
 
-    `check` is the id of its system check, never used for anything else. Numbers lie from `least` to `most`; without
-    bounds they are above zero. `zero` also allows 0, for no limit. `none` says what None stands for.
-    `is_valid` is asked of values of the right type; `hint` says then what to write. `kind` names the type in the docs.
+    `check` is the id of its system check; no other setting uses this id. Numbers must be between `least` and `most`;
+    without these bounds, they must be above zero. `zero` also allows 0, for no limit. `none` explains the value None.
+    `is_valid` checks values of the right type; `hint` describes valid values. `kind` names the type in the docs.
     """
 
     check: str

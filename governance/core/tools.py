@@ -1,23 +1,26 @@
-"""Tools: functions a model may ask for, and what they declare about themselves (G3)."""
+"""Tools: functions that a model may call, their declarations, and their context (G3)."""
 
+import asyncio
+import concurrent.futures
 import hashlib
 import inspect
 import json
 import logging
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import pydantic
 
 from governance.core.calls import Progress
-from governance.core.cancellation import CancellationToken
+from governance.core.cancellation import CancellationToken, is_running_here
 from governance.core.containment import contained
 from governance.core.exceptions import InvalidToolInput
+from governance.core.forms import AskForm, ask_nobody
 from governance.core.images import Show, not_shown, show_nowhere
 from governance.core.policy import (
     LIMITS,
@@ -27,24 +30,113 @@ from governance.core.policy import (
     TimeoutSource,
     ToolLimits,
 )
+from governance.core.results import Writer
 
 logger = logging.getLogger(__name__)
 
+StillMine = Callable[[], Awaitable[bool]]
+
+
+async def always_mine() -> bool:
+    """Return True, because without leases no other process can take the call."""
+    return True
+
+
+class CallOwner:
+    """Asks the host of one call, on its event loop, whether the call still belongs to this process. The answer is False
+    if the host cannot tell, or if the call was cancelled.
+    """
+
+    __slots__ = ("_ask", "_loop", "_token")
+
+    def __init__(self, token: CancellationToken, ask: StillMine) -> None:
+        self._token = token
+        self._ask = ask
+        self._loop = asyncio.get_running_loop()
+
+    async def still_mine(self) -> bool:
+        """Return whether the call is neither cancelled nor taken over by another process."""
+        if self._token.is_cancelled:
+            return False
+        try:
+            is_mine = await self._ask()
+        except Exception:
+            logger.exception("It is unknown whether a call still belongs to this process")
+            return False
+        return is_mine and not self._token.is_cancelled
+
+    def still_mine_blocking(self) -> bool:
+        """Return the same as `still_mine`, from another thread."""
+        if is_running_here(self._loop):
+            raise RuntimeError("A coroutine awaits still_mine: this would block its own loop.")
+        if self._token.is_cancelled:
+            return False
+        asking = asyncio.run_coroutine_threadsafe(self.still_mine(), self._loop)
+        forget = self._token.on_cancel(lambda _: asking.cancel())
+        try:
+            return asking.result()
+        except concurrent.futures.CancelledError:
+            return False
+        finally:
+            forget()
+
+
+class Users(Protocol):
+    """Looks up the host's users."""
+
+    def typed(self, user_id: Any) -> Any:
+        """Restore the type of an id that was sent to a worker process as JSON."""
+        ...
+
+    async def find(self, user_id: Any) -> Any:
+        """Return the user, or None if the user was deleted; for coroutine tools."""
+        ...
+
+    def find_blocking(self, user_id: Any) -> Any:
+        """Do the same as `find`, in a thread or a worker process."""
+        ...
+
+    async def has_permission(self, user_id: Any, permission: str) -> bool:
+        """Return whether the user has this permission now."""
+        ...
+
+
+class UnknownUsers:
+    """The users of a program without Django. Only their ids are known, so they have no permissions."""
+
+    def typed(self, user_id: Any) -> Any:
+        """Return the id unchanged."""
+        return user_id
+
+    async def find(self, user_id: Any) -> Any:
+        """Raise `LookupError`, because users cannot be looked up."""
+        return self.find_blocking(user_id)
+
+    def find_blocking(self, user_id: Any) -> Any:
+        """Raise `LookupError`, because users cannot be looked up."""
+        raise LookupError(
+            f"Django is not set up where this tool runs: user {user_id!r} is unknown."
+        )
+
+    async def has_permission(self, user_id: Any, permission: str) -> bool:
+        """Return False, because permissions are unknown here."""
+        return False
+
 
 class Isolation(StrEnum):
-    """Where a tool's body runs, and so how surely it can be ended."""
+    """Where a tool's body runs, which determines how reliably it can be ended."""
 
     ASYNC = "async"  # a coroutine: cooperative
-    THREAD = "thread"  # an own thread: cannot be ended, only abandoned (T7)
+    THREAD = "thread"  # a separate thread: cannot be ended, only abandoned (T7)
     PROCESS = "process"  # a worker process: its group is ended with signals (T8)
 
 
 class Concurrency(StrEnum):
-    """How a call gets along with the other calls of its scope (P2, C9)."""
+    """How a call interacts with the other calls of its scope (P2, C9)."""
 
     PARALLEL = "parallel"
-    EXCLUSIVE = "exclusive"  # it runs alone in its scope
-    SUPERSEDE = "supersede"  # it cancels the earlier calls of its tool
+    EXCLUSIVE = "exclusive"  # runs alone in its scope
+    SUPERSEDE = "supersede"  # cancels the earlier calls of its tool
 
 
 def _show_nowhere(content: bytes, _name: str) -> str:
@@ -53,12 +145,28 @@ def _show_nowhere(content: bytes, _name: str) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class ToolContext:
-    """A running tool's view of its call: the first parameter annotated with this class.
+    """The facts and functions that are available to a running tool. The first parameter annotated with this class
+    receives them.
 
-    `scope` is the conversation as an opaque id, `workspace` its directory or None, `metadata` facts from the host.
-    `report` is safe to call from any thread. Invokers call `returned` at the moment of the body's return, which
-    decides whether that was in time. `show` is there for coroutines, `show_blocking` for threads and worker processes.
+    Methods that end in `_blocking` are for plain functions, in threads and worker processes; the others are for coroutines.
+    The executor fills in every attribute, including those that are not listed here, which are internal.
+
+    Attributes:
+        call_id: the id that the model gave the call.
+        tool_name: the name of the tool.
+        scope: the id of the conversation; opaque.
+        token: whether the call was cancelled, and why.
+        workspace: the directory of the conversation; None = the site has none.
+        metadata: facts from the host. Turns pass `turn_id` and `conversation_id`.
+        user_id: the primary key of the person for whom the call works; None = nobody.
+        agent: the name of the agent that made the call.
+        depth: 0 for the agent that the person talks to, 1 for a sub-agent of that agent, and so on.
+        time_left: a function that returns the seconds until the limit; None = no limit, or unknown (in a worker
+            process).
     """
+
+    # Invokers call `returned` when the body returns, because that time decides whether it was within its limit. They
+    # return the value as `writer` has written it. `report` is safe to call from any thread.
 
     call_id: str
     tool_name: str
@@ -67,10 +175,28 @@ class ToolContext:
     report: Callable[[Progress], None]
     workspace: Path | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    user_id: Any = None
+    agent: str = ""
+    depth: int = 0
+    users: Users = field(default_factory=UnknownUsers)
     time_left: Callable[[], float | None] = lambda: None
     returned: Callable[..., None] = lambda *_: None
     show: Show = show_nowhere
     show_blocking: Callable[[bytes, str], str] = _show_nowhere
+    ask_form: AskForm = ask_nobody
+    ask_owner: StillMine = always_mine
+    ask_owner_blocking: Callable[[], bool] = lambda: True
+    writer: Writer = field(default_factory=partial(Writer, limit=100_000))
+
+    async def user(self) -> Any:
+        """Return the user for whom the call works, read from the database now. Return None if the call has no user, or
+        the user was deleted.
+        """
+        return None if self.user_id is None else await self.users.find(self.user_id)
+
+    def user_blocking(self) -> Any:
+        """Do the same as `user`, in a thread or a worker process."""
+        return None if self.user_id is None else self.users.find_blocking(self.user_id)
 
     def progress(
         self,
@@ -80,19 +206,35 @@ class ToolContext:
         total: float | None = None,
         output: str = "",
     ) -> None:
-        """Report that the call is alive, and its progress; `output` is kept as its partial result (T6)."""
+        """Report progress. This restarts the idle limit; `output` is kept as a partial result (T6)."""
         self.report(Progress(message=message, progress=progress, total=total, output=output))
 
     async def show_image(self, content: bytes, *, name: str = "image") -> str:
-        """Show people and chat models an image. Return the line for the result that says what became of it."""
+        """Show an image to the person and the model. Return a line for the tool's result that says whether it was
+        stored.
+        """
         return await self.show(content, name)
 
     def show_image_blocking(self, content: bytes, *, name: str = "image") -> str:
-        """Do the same in a plain function, in a thread or a worker process. Raise `Cancelled` at a cancel of the call."""
+        """Do the same as `show_image`, in a thread or a worker process. Raise `Cancelled` if the call is cancelled."""
         return self.show_blocking(content, name)
+
+    async def still_mine(self) -> bool:
+        """Return whether the call still belongs to this process. Call it right before an effect that must not happen
+        twice.
+
+        A process that was paused may have lost its turns to another process. The answer is also False if the call was
+        cancelled, or if the database does not answer.
+        """
+        return await self.ask_owner()
+
+    def still_mine_blocking(self) -> bool:
+        """Return the same as `still_mine`, in a thread or a worker process."""
+        return self.ask_owner_blocking()
 
     @property
     def is_cancelled(self) -> bool:
+        """Whether the call was cancelled or has run out of time."""
         return self.token.is_cancelled
 
 
@@ -106,18 +248,33 @@ F = TypeVar("F", bound=ToolFunction)
 class Tool:
     """A function that a model may call, with its declared limits and behaviour.
 
-    `title` is what people read instead of the name. It is the author's word, so the name is never hidden behind it.
-    `question` is what they are asked where a person must approve, empty = whether the tool may run. `timeout` in
-    seconds: None = undeclared, 0 = no framework limit (T2, T3). `timeout_argument` names the function's own parameter
-    (milliseconds) that serves as the call's limit. `loop_exempt` exempts it from the loop detector. A tool that
-    `only_waits`, for calls that need slots themselves, takes no slot of the process. With a `raw_schema`, `problems`
-    validates the input; without, the input is not checked. `server` names its MCP server. Tools of one `pool` share
-    `max_running`. `render` makes the text of a value for which JSON is wrong.
-
-    `approval` says whether a person must approve calls (D1), None = undeclared. `asks_for` selects by input the calls
-    that it covers, None = all. `unknown_host` returns the host that a call would reach and that a person must approve
-    first, empty = none. `off` returns sentences on why every call is refused now, empty = none; it runs on the event
-    loop.
+    Attributes:
+        name: the name that the model uses.
+        description: the description that the model reads.
+        function: the function that calls run.
+        title: the title on the card of a call; the name is always shown beside it.
+        question: the question that a person is asked before a call; if empty, whether the tool may run.
+        isolation: where the function runs.
+        timeout: the total limit in seconds; None = undeclared, 0 = no limit (T2, T3).
+        idle_timeout: the longest time in seconds without a progress report.
+        timeout_argument: the parameter, in milliseconds, that a model can set as the limit of the call.
+        expected_duration: how many seconds a call usually takes.
+        concurrency: how a call interacts with other calls of its conversation.
+        max_running: how many calls of this tool may run in a process at the same time.
+        pool: tools with the same pool share `max_running`.
+        server: the MCP server that the tool belongs to.
+        side_effects: whether calls may have effects beyond their results. If so, the model is advised after a timeout
+        or a cancel to check what the call did.
+        loop_exempt: whether the loop detector ignores the tool.
+        only_waits: whether the tool only waits for other calls, so that it takes none of the process's slots.
+        raw_schema: the input schema, in place of one made from type hints.
+        problems: checks the input against a `raw_schema`; without it, the input is not checked.
+        render: turns a result into text, if JSON is the wrong format.
+        approval: whether a person must approve calls (D1); None = undeclared.
+        asks_for: selects, by the input, the calls that `approval` applies to; None = all.
+        unknown_host: returns the host that a call would connect to and that a person must approve first; empty = none.
+        off: returns a reason to refuse every call for now; empty = none. It runs on the event loop.
+        permission: the permission that the person must have, as "app.codename"; empty = none.
     """
 
     name: str
@@ -144,10 +301,14 @@ class Tool:
     asks_for: Callable[[Mapping[str, Any]], bool] | None = None
     unknown_host: Callable[[Mapping[str, Any]], str] | None = None
     off: Callable[[], str] | None = None
+    permission: str = ""
+    takes_meta: bool = (
+        True  # False where another framework passes only the function's own arguments
+    )
 
     @cached_property
     def limits(self) -> ToolLimits:
-        """What the tool declares, as one level of the policy."""
+        """The tool's declared limits, as one level of the policy."""
         timeout = self.timeout
         if not timeout and self._default_argument is not None:
             timeout = self._default_argument
@@ -156,24 +317,24 @@ class Tool:
 
     @cached_property
     def levels(self) -> PolicyLevels:
-        """The levels of the policy where nobody but the tool sets limits."""
+        """The policy levels if only the tool sets limits."""
         return PolicyLevels(declared=self.limits)
 
     @cached_property
     def tokens(self) -> int:
-        """About how many tokens the tool takes of each request that offers it."""
+        """The approximate number of tokens that the tool adds to each request that offers it."""
         return estimated_tokens(self.name, self.description, self.input_schema)
 
     @cached_property
     def definition(self) -> str:
-        """The digest of what people and models see of the tool: name, title, description, schema of the input (D4)."""
-        seen = [self.name, self.description, self.input_schema, *filter(None, [self.title])]
-        written = json.dumps(seen, sort_keys=True, default=str)
-        return hashlib.sha256(written.encode("utf-8", "surrogatepass")).hexdigest()
+        """The digest of the name, title, description and input schema, which people and models see (D4)."""
+        parts = [self.name, self.description, self.input_schema, *filter(None, [self.title])]
+        encoded = json.dumps(parts, sort_keys=True, default=str)
+        return hashlib.sha256(encoded.encode("utf-8", "surrogatepass")).hexdigest()
 
     @cached_property
     def context_parameter(self) -> str | None:
-        """The name of the parameter that receives the context, if the function wants one."""
+        """The name of the parameter that receives the context, or None."""
         hints = typing.get_type_hints(self.function)
         return next(
             (name for name, hint in hints.items() if hint is ToolContext and name != "return"), None
@@ -189,23 +350,23 @@ class Tool:
         return schema
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments as the function takes them. Raise `InvalidToolInput` with every problem."""
+        """Return the arguments as the function expects them. Raise `InvalidToolInput` with every problem."""
         if self.raw_schema is not None:
-            if self.problems is not None and (found := self.problems(arguments)):
-                raise InvalidToolInput(self.name, found)
+            if self.problems is not None and (problems := self.problems(arguments)):
+                raise InvalidToolInput(self.name, problems)
             return dict(arguments)
         try:
-            model = self._validator.validate_python(dict(arguments))
+            model = self._input_type.model_validate(dict(arguments))
         except pydantic.ValidationError as error:
-            raise InvalidToolInput(self.name, _problems(error)) from None
+            raise InvalidToolInput(self.name, _problems(error, names=self._field_names)) from None
         return {name: getattr(model, field_name) for name, field_name in self._field_names.items()}
 
     def needs_approval(self, call_input: Mapping[str, Any]) -> bool:
-        """Return whether what the tool declares of approval is meant for a call with this input (D1)."""
+        """Return whether the tool's declared approval rule applies to a call with this input (D1)."""
         if self.asks_for is None:
             return True
         try:
-            with contained:
+            with contained():
                 return self.asks_for(call_input)
         except Exception:  # the input may be anything: when in doubt, a person is asked
             logger.exception("A tool could not tell whether it asks", extra={"tool": self.name})
@@ -216,24 +377,24 @@ class Tool:
         return self.unknown_host(call_input) if self.unknown_host else ""
 
     def disabled_reason(self) -> str:
-        """Return sentences on why the tool cannot be used now; empty if it can."""
+        """Return sentences that say why the tool cannot be used now; empty if it can."""
         if self.off is None:
             return ""
         try:
-            with contained:
+            with contained():
                 return self.off()
-        except Exception:  # the body will say what is wrong
+        except Exception:  # the body will report the error
             logger.exception("A tool could not tell whether it is off", extra={"tool": self.name})
             return ""
 
     def hint(self, call_input: Mapping[str, Any]) -> Hint | None:
-        """Return the limit that the call itself asks for: `_meta.timeout_ms` (A3) or the tool's own argument.
+        """Return the limit that the call itself requests: `_meta.timeout_ms` (A3) or the tool's own argument.
 
         Raises:
             InvalidToolInput: the hint is not a number of milliseconds ≥ 0, or has no unit (`_meta.timeout`).
         """
-        given = call_input.get("_meta")
-        meta = given if given and isinstance(given, Mapping) else _NO_META
+        raw_meta = call_input.get("_meta")
+        meta = raw_meta if raw_meta and isinstance(raw_meta, Mapping) else _NO_META
         if "timeout" in meta:
             raise InvalidToolInput(
                 self.name, "_meta.timeout has no unit; write _meta.timeout_ms, in milliseconds"
@@ -247,17 +408,19 @@ class Tool:
 
     @cached_property
     def _parameters(self) -> dict[str, inspect.Parameter]:
-        """The function's parameters that are the model's to fill."""
+        """The function's parameters that the model fills in."""
         parameters = inspect.signature(self.function).parameters
         return {name: parameters[name] for name in parameters if name != self.context_parameter}
 
     @cached_property
     def _field_names(self) -> dict[str, str]:
-        """The name of each parameter's field; pydantic's own names are slow to look up."""
+        """The field name of each parameter, cached because checking it against pydantic's own names is slow."""
         return {name: _field_name(name) for name in self._parameters}
 
     def build(self) -> None:
-        """Build the schema now. The first one of a process reads the disk, which must not happen on an event loop."""
+        """Build the schema now, before an event loop needs it, because building a process's first schema reads the
+        disk.
+        """
         if not self.input_schema or self.context_parameter == "":
             raise ValueError(f"The tool {self.name!r} has no schema.")
 
@@ -272,11 +435,6 @@ class Tool:
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e12:
             raise InvalidToolInput(self.name, f"{name} must be a number of milliseconds ≥ 0")
         return value / 1000
-
-    @cached_property
-    def _validator(self) -> Any:
-        """What `model_validate` asks in the end; what pydantic checks besides takes a third of its time."""
-        return self._input_type.__pydantic_validator__
 
     @cached_property
     def _input_type(self) -> type[pydantic.BaseModel]:
@@ -295,19 +453,24 @@ class Tool:
 
 def estimated_tokens(name: str, description: str, schema: Mapping[str, Any]) -> int:
     """Return the approximate number of tokens of a tool's definition; providers count differently."""
-    written = json.dumps([name, description, schema], ensure_ascii=False, default=str)
-    return -(-len(written) // _CHARACTERS_PER_TOKEN)
+    encoded = json.dumps([name, description, schema], ensure_ascii=False, default=str)
+    return -(-len(encoded) // _CHARACTERS_PER_TOKEN)
 
 
 def _field_name(name: str) -> str:
-    """The parameter's name as a pydantic field's, which may not be private nor a name that pydantic itself uses."""
+    """Return the name of a parameter's pydantic field, which may be neither private nor a name that pydantic itself
+    uses.
+    """
     return f"input_{name}" if name.startswith("_") or hasattr(pydantic.BaseModel, name) else name
 
 
-def _problems(error: pydantic.ValidationError) -> str:
-    """One clause for each field at fault, without repeating the input (it may be secret or huge)."""
-    clauses = (
+def _problems(error: pydantic.ValidationError, *, names: Iterable[str]) -> str:
+    """Return one clause per invalid field, without the input, which may be secret or huge."""
+    problems = error.errors(include_url=False, include_input=False, include_context=False)
+    clauses = [
         f"{'.'.join(str(part) for part in problem['loc']) or 'input'}: {problem['msg']}"
-        for problem in error.errors(include_url=False, include_input=False, include_context=False)
-    )
+        for problem in problems
+    ]
+    if any(problem["type"] == "extra_forbidden" for problem in problems):
+        clauses.append(f"it takes {', '.join(names) or 'nothing'}")
     return "; ".join(clauses)

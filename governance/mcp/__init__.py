@@ -1,1 +1,3 @@
-"""MCP servers as tools: connected lazily, one task for each session, governed like every other tool (G2)."""
+"""The tools of MCP servers. Servers are connected lazily, with one task for each session, and their tools are governed
+like every other tool (G2).
+"""

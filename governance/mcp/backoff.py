@@ -1,4 +1,4 @@
-"""When a server that failed may be tried again: later and later, so that nothing starts it endlessly."""
+"""The growing pauses between attempts to use a server that failed, so that it is not restarted endlessly."""
 
 import time
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from governance.mcp.specs import McpTiming
 
 
 class Backoff:
-    """Doubles the pause with every failure in a row, up to a longest one."""
+    """Doubles the pause with every failure in a row, up to a maximum."""
 
     def __init__(self, timing: McpTiming, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._timing = timing
@@ -17,7 +17,7 @@ class Backoff:
 
     @property
     def wait(self) -> float:
-        """Seconds until the next try; 0.0 = now."""
+        """Seconds until the next attempt; 0.0 = now."""
         return max(0.0, self._until - self._clock())
 
     def record_failure(self) -> None:
@@ -26,6 +26,6 @@ class Backoff:
         self._until = self._clock() + min(pause, self._timing.longest_backoff)
 
     def record_uptime(self, seconds: float) -> None:
-        """Forget the failures if the server has now been well for long enough."""
+        """Reset the failures if the server has been healthy for long enough."""
         if seconds >= self._timing.steady_after:
             self._failures = 0

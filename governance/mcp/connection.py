@@ -1,4 +1,4 @@
-"""The connection to one MCP server: opened on demand, and reopened with a growing delay when it broke."""
+"""The connection to one MCP server: opened on demand, and reopened with a growing delay after failures."""
 
 import asyncio
 import logging
@@ -7,11 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
+from governance.core.calls import Progress
+from governance.core.containment import outside
 from governance.core.exceptions import CallNotStarted, OutcomeUnknown, ToolFailed
 from governance.core.tools import ToolContext
 from governance.mcp.backoff import Backoff
 from governance.mcp.errors import FORGOTTEN, RequestNotSent, ResponseLost, ServerUnavailable
-from governance.mcp.specs import FoundTool, McpTiming, ServerSpec
+from governance.mcp.specs import FoundTool, McpTiming, ServerSpec, Transport
+from governance.threads import run_in_thread
 
 if TYPE_CHECKING:
     from governance.mcp.session import McpSession
@@ -20,21 +23,25 @@ logger = logging.getLogger(__name__)
 
 SWITCHED_OFF = "it was switched off or changed by an administrator"
 _CLOSE_BOUND = 5.0
+_UNLISTED = "it may not have the environment variable {}, which is not in GOVERNANCE_MCP_VARIABLES"
 _UNHEARD = "The MCP server {!r} has not been told of the call."
 
 
 class ConnectionObserver(Protocol):
-    """Told how a server does."""
+    """Receives the events of a server's connection."""
 
     def tools_found(self, connection: "ServerConnection", tools: Sequence[FoundTool]) -> None:
-        """The server has said which tools it has."""
+        """The server has listed its tools."""
 
     def failed(self, connection: "ServerConnection", reason: str) -> None:
         """The server could not be connected, or its session broke; `reason` is a clause that is safe to show."""
 
 
 class ServerConnection:
-    """Keeps at most one session with a server. Lives on one event loop; `tools` are those of its last list."""
+    """Keeps at most one session with a server. Lives on one event loop; `tools` are the tools that it listed last.
+
+    `instructions` is the text that the server sent in the last session, of limited length.
+    """
 
     def __init__(
         self,
@@ -46,6 +53,7 @@ class ServerConnection:
     ) -> None:
         self.spec = spec
         self.tools: tuple[FoundTool, ...] = ()
+        self.instructions = ""
         self.starts = 0
         self._timing = timing
         self._allow_private = allow_private
@@ -53,12 +61,17 @@ class ServerConnection:
         self._backoff = Backoff(timing)
         self._session: McpSession | None = None
         self._connecting: asyncio.Task[None] | None = None
+        self._attempted_at = -math.inf  # of the loop's clock
         self._closing: set[asyncio.Task[None]] = set()
-        self._replaced: set[McpSession] = set()  # stuck, with calls that may still be answered
+        self._replaced: set[McpSession] = set()  # stuck sessions, whose calls may still be answered
         self._reason = ""
         self._late_before = 0
         self._is_cautious = False
-        self._is_closed = False
+        self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    @property
+    def _is_closed(self) -> bool:
+        return self._closed.done()
 
     @property
     def is_connected(self) -> bool:
@@ -66,46 +79,73 @@ class ServerConnection:
 
     @property
     def late_answers(self) -> int:
-        """Answers that came after their callers had left: ignored, and counted here."""
+        """The number of answers that came after their callers had left; they are ignored."""
         return self._late_before + (self._session.late_answers if self._session else 0)
 
     def connect_soon(self) -> "asyncio.Task[None] | None":
-        """Start to connect if that makes sense now. Return the attempt, or None if no new one was started."""
+        """Start to connect, unless connected or in a pause. Return the attempt, or None if none was started."""
         if self._session is not None or self._connecting is not None or self._backoff.wait > 0:
             return None
         return None if self._is_closed else self._connect()
 
+    @property
+    def is_connecting(self) -> bool:
+        return self._connecting is not None
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether the server is being connected and has not listed its tools yet."""
+        return self.is_connecting and not self.tools
+
+    async def attempted(self) -> None:
+        """Wait for the end of the attempt to connect, but no longer than turns wait for the server."""
+        timing = self._timing
+        most = timing.return_timeout if self._reason else timing.ready_timeout
+        seconds = self._attempted_at + most - asyncio.get_running_loop().time()
+        if self._connecting is not None and seconds > 0:
+            await asyncio.wait({self._connecting}, timeout=seconds)
+
     async def call(
-        self, found: FoundTool, arguments: Mapping[str, Any], context: ToolContext
+        self, tool: FoundTool, arguments: Mapping[str, Any], context: ToolContext
     ) -> str:
-        """Call a tool of the server; connect first if needed. A cancel releases the caller at once.
+        """Call a tool of the server. A cancel releases the caller immediately.
+
+        A server that is not connected is connected first, and a restart is waited for. A request that was sent is never
+        repeated.
 
         Raises:
-            CallNotStarted: the server cannot be used now, or has not heard of the call before it was cancelled.
+            CallNotStarted: the server cannot be used now, or the call was cancelled before it was sent.
             ToolFailed: the tool answered with an error, or the server refused the call.
-            OutcomeUnknown: the server was asked and gave no answer of use, or was told to stop (`MayStillRun`).
+            OutcomeUnknown: the server received the call and gave no usable answer, or the call was cancelled
+                (`MayStillRun`).
         """
-        try:
-            session = self._session or await self._connected()
-        except ServerUnavailable as gone:
-            raise CallNotStarted(self._sentence(gone.reason)) from None
-        except asyncio.CancelledError:
-            raise CallNotStarted(_UNHEARD.format(self.spec.name)) from None
-        lost = ToolFailed if found.is_read_only else OutcomeUnknown
-        try:
-            result = await session.call(found.name, arguments, report=context.report)
-        except RequestNotSent as unheard:
-            said = self._sentence(unheard.reason) if unheard.reason else ""
-            raise CallNotStarted(said or _UNHEARD.format(self.spec.name)) from None
-        except ServerUnavailable as gone:
-            raise lost(self._sentence(gone.reason)) from None
-        except ResponseLost as answer:
-            raise lost(str(answer)) from None
-        return await result.as_text(context.show)
+        failure = ToolFailed if tool.is_read_only else OutcomeUnknown
+        while True:
+            try:
+                session = self._usable_session() or await self._restarted(context)
+            except ServerUnavailable as gone:
+                raise CallNotStarted(self._sentence(gone.reason)) from None
+            except asyncio.CancelledError:
+                raise CallNotStarted(_UNHEARD.format(self.spec.name)) from None
+            try:
+                result = await session.call(
+                    tool.name, arguments, report=context.report, ask=context.ask_form
+                )
+            except RequestNotSent as unheard:
+                if unheard.reason and self._session is not session:
+                    continue
+                sentence = self._sentence(unheard.reason) if unheard.reason else ""
+                raise CallNotStarted(sentence or _UNHEARD.format(self.spec.name)) from None
+            except ServerUnavailable as gone:
+                raise failure(self._sentence(gone.reason)) from None
+            except ResponseLost as answer:
+                raise failure(str(answer)) from None
+            return await result.as_text(context.show)
 
     async def aclose(self, reason: str = SWITCHED_OFF) -> None:
-        """Close the session and its pending calls, which fail at once."""
-        self._is_closed = True
+        """Close the session and its pending calls, which fail immediately."""
+        if not self._closed.done():
+            self._closed.set_result(None)
         self._reason = reason
         if self._connecting is not None:
             self._connecting.cancel()
@@ -117,8 +157,47 @@ class ServerConnection:
         if self._closing:
             await asyncio.wait(self._closing)
 
+    def _usable_session(self) -> "McpSession | None":
+        """Return the session, or None if a new call needs another one.
+
+        A command does not report for which call it asks a person, so no call shares a process with an abandoned one.
+        """
+        session = self._session
+        if session is None or not self.spec.asks_people or self.spec.transport is Transport.HTTP:
+            return session
+        if session.has_given_up:
+            self._replace(session)
+        return self._session
+
+    async def _restarted(self, context: ToolContext) -> "McpSession":
+        """Wait for a session through failed attempts, as long as the call's time lasts beyond the next pause.
+
+        Raise `ServerUnavailable` when it does not.
+        """
+        loop = asyncio.get_running_loop()
+        gives_up_at = loop.time() + self._timing.restart_timeout  # of a call without a limit
+        while True:
+            try:
+                context.report(Progress(message=self._waiting_sentence()))
+                session = await self._connected()
+            except ServerUnavailable:
+                seconds = context.time_left()
+                pause = self._backoff.wait
+                if self._is_closed or pause >= (
+                    gives_up_at - loop.time() if seconds is None else seconds
+                ):
+                    raise
+                await asyncio.wait({self._closed}, timeout=pause)
+            else:
+                context.report(Progress(message=f"The MCP server {self.spec.name!r} is running."))
+                return session
+
+    def _waiting_sentence(self) -> str:
+        why = f": {self._reason}" if self._reason else ""
+        return f"Waiting for the MCP server {self.spec.name!r}{why}."
+
     async def _connected(self) -> "McpSession":
-        """Wait until there is a session. Raise `ServerUnavailable` if there is none to be had now."""
+        """Wait for a session. Raise `ServerUnavailable` if none can be opened now."""
         if self._connecting is None:
             if self._is_closed or self._backoff.wait > 0:
                 raise ServerUnavailable(self._reason)
@@ -130,8 +209,9 @@ class ServerConnection:
         return self._session
 
     def _connect(self) -> "asyncio.Task[None]":
+        self._attempted_at = asyncio.get_running_loop().time()
         self._connecting = asyncio.create_task(
-            self._open(), name=f"connecting MCP server {self.spec.name}"
+            self._open(), name=f"connecting MCP server {self.spec.name}", context=outside()
         )
         self._connecting.add_done_callback(self._on_connected)
         return self._connecting
@@ -144,17 +224,21 @@ class ServerConnection:
 
     async def _make_session(self) -> "McpSession":
         # In a thread, as importing the SDK the first time reads a lot of files.
-        module = await asyncio.to_thread(import_module, "governance.mcp.session")
+        module = await run_in_thread(import_module, "governance.mcp.session")
         session: McpSession = module.McpSession(
             self.spec,
             timing=self._timing,
             allow_private=self._allow_private(),
             is_cautious=self._is_cautious,
             on_tools=self._tools_found,
+            on_instructions=self._instructions_found,
         )
         return session
 
     async def _open(self) -> None:
+        if self.spec.unlisted:
+            self._failed(_UNLISTED.format(self.spec.unlisted[0]))
+            return
         session = await self._make_session()
         self.starts += 1
         session.begin()
@@ -184,8 +268,9 @@ class ServerConnection:
         def over(ended: "asyncio.Future[str]") -> None:
             if self._session is not session:
                 return
-            self._drop(session, ended.result())
-            if ended.result() != FORGOTTEN:  # after that, a new session is all that it takes
+            self._reason = ended.result()
+            self._drop(session, self._reason)
+            if ended.result() != FORGOTTEN:  # after that, a new session suffices
                 self._backoff.record_uptime(loop.time() - began_at)
                 self._failed(ended.result())
 
@@ -205,17 +290,21 @@ class ServerConnection:
             self._late_before += session.late_answers
         session.close(reason)
         task = asyncio.create_task(
-            self._wait_closed(session), name=f"closing MCP server {self.spec.name}"
+            self._wait_closed(session),
+            name=f"closing MCP server {self.spec.name}",
+            context=outside(),
         )
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
     def _replace(self, session: "McpSession") -> None:
-        """Let the session end with its last call; new calls open a new one."""
+        """End the session after its last call; new calls open a new one."""
         self._session = None
         self._replaced.add(session)
         task = asyncio.create_task(
-            self._close_when_unused(session), name=f"leaving MCP server {self.spec.name}"
+            self._close_when_unused(session),
+            name=f"leaving MCP server {self.spec.name}",
+            context=outside(),
         )
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
@@ -235,6 +324,9 @@ class ServerConnection:
         if not self._is_closed:
             self.tools = tuple(tools)
             self._observer.tools_found(self, tools)
+
+    def _instructions_found(self, text: str) -> None:
+        self.instructions = text
 
     def _failed(self, reason: str) -> None:
         self._reason = reason

@@ -1,4 +1,6 @@
-"""Explains why an MCP server cannot be used, in clauses that are safe to show. They never hold a library's or a server's text."""
+"""Explains why an MCP server cannot be used, in clauses that are safe to show. They never contain a library's or a
+server's text.
+"""
 
 import errno
 from collections.abc import Iterator
@@ -15,6 +17,7 @@ _REASONS: tuple[tuple[type[BaseException], str], ...] = (
     (httpx2.ConnectError, "it cannot be reached"),
     (httpx2.TimeoutException, "it did not answer in time"),
     (httpx2.HTTPError, "the connection broke"),
+    (httpx2.InvalidURL, "it redirects to an address that is not valid"),
     (ValidationError, "it does not follow the protocol"),
     (TimeoutError, "it did not answer in time"),
 )
@@ -33,7 +36,7 @@ def explain(error: BaseException) -> str:
 
 
 def status_clause(status: int) -> str:
-    """Return the clause for an HTTP status in place of an answer."""
+    """Return the clause for a response that has only an HTTP status."""
     return f"it answered {status}" + (" (check its headers)" if status in {401, 403} else "")
 
 

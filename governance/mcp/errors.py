@@ -1,4 +1,4 @@
-"""Exceptions for a server that cannot be used, and for a response that is none."""
+"""Exceptions for a server that cannot be used, and for a lost response."""
 
 
 class ServerUnavailable(Exception):
@@ -10,7 +10,7 @@ class ServerUnavailable(Exception):
 
 
 class RequestNotSent(Exception):
-    """The server never gets the call: its session is over (`reason`, a clause), or the caller left."""
+    """The server never receives the call, because its session is over (`reason`, a clause) or the caller left."""
 
     def __init__(self, reason: str = "") -> None:
         super().__init__(reason)
@@ -18,7 +18,7 @@ class RequestNotSent(Exception):
 
 
 class ResponseLost(Exception):
-    """The server got the call, and its effect is not known; the text is a sentence for the model."""
+    """The server received the call, and its effect is unknown; the text is a sentence for the model."""
 
 
 FORGOTTEN = "it has forgotten the session"

@@ -1,4 +1,6 @@
-"""The way to an MCP server over streamable HTTP: checked addresses, bounded answers, headers from the environment."""
+"""The transport to an MCP server over streamable HTTP: checked addresses, bounded answers, headers from the
+environment.
+"""
 
 import asyncio
 import json
@@ -12,6 +14,7 @@ from typing import Any
 import httpx2
 from mcp.client.streamable_http import streamable_http_client
 
+from governance.core.containment import outside
 from governance.core.exceptions import ToolFailed
 from governance.mcp.error_messages import explain, status_clause
 from governance.mcp.errors import FORGOTTEN, RequestNotSent, ServerUnavailable
@@ -19,6 +22,7 @@ from governance.mcp.message_filter import Streams
 from governance.mcp.request_state import RequestState, RequestStates
 from governance.mcp.response import ResponseStream, last_event
 from governance.mcp.specs import McpTiming, ServerSpec
+from governance.threads import run_in_thread
 from governance.toolbox.addresses import is_public, resolve, send_pinned
 from governance.toolbox.settings import ToolboxSettings
 
@@ -65,7 +69,7 @@ class HttpServer:
         )
 
     def abort(self, reason: str) -> None:
-        """Say once why the streams are no use any more."""
+        """Report once why the streams are unusable."""
         if not self.ended.done():
             self.ended.set_result(reason)
 
@@ -73,7 +77,9 @@ class HttpServer:
     async def open(self) -> AsyncIterator[Streams]:
         """Connect; every request checks the address."""
         headers = self._headers()
-        tls = await asyncio.to_thread(httpx2.create_ssl_context)  # reads the authorities from disk
+        tls = await run_in_thread(
+            httpx2.create_ssl_context
+        )  # this reads the TLS authorities from the disk
         longest = self._timing.longest_message
         headers["Accept-Encoding"] = _PLAIN
         client = httpx2.AsyncClient(
@@ -86,7 +92,7 @@ class HttpServer:
                 on_stuck=self._record_stuck,
             ),
             headers=headers,
-            # An answer takes as long as its tool does, and that is the executor's business.
+            # No read timeout, because the executor limits how long a tool takes.
             timeout=httpx2.Timeout(_CONNECT_TIMEOUT, read=None),
             trust_env=False,
         )
@@ -100,14 +106,14 @@ class HttpServer:
 
     def _headers(self) -> dict[str, str]:
         """Return the headers with the values of the variables that they name."""
-        found = {}
+        headers = {}
         for header, variable in self._spec.headers:
             if not (value := os.environ.get(variable, "").strip()):
                 raise ServerUnavailable(
                     f"the environment variable {variable} is not set on this server"
                 )
-            found[header] = value
-        return found
+            headers[header] = value
+        return headers
 
     def _record_status(self, request: httpx2.Request, status: int) -> None:
         self.status = status
@@ -122,7 +128,7 @@ class HttpServer:
 
 
 class OpenCall:
-    """One call of a tool on its way: not sent yet, without an answer, or with the beginning of one."""
+    """A tool call in transit: not sent yet, unanswered, or partly answered."""
 
     def __init__(self, request_state: RequestState) -> None:
         self.request_state = request_state
@@ -130,12 +136,12 @@ class OpenCall:
         self.answer: ResponseStream | None = None
 
     async def on_send(self, event: str, _: Mapping[str, Any]) -> None:
-        """Note the moment from which the server may know of it."""
+        """Record the time from which the server may know of the call."""
         if event.endswith("send_request_headers.started") and not self.request_state.send():
             raise RequestNotSent
 
     def abort(self) -> None:
-        """End it here, so that nothing of it stays open."""
+        """End the call locally, so that none of its resources stay open."""
         if self.answer is not None:
             self.answer.abort()
         else:
@@ -168,13 +174,13 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         self._calls: dict[Any, OpenCall] = {}
         self._giving_up: set[asyncio.Task[None]] = set()
         self._next_listen = 0.0
-        # How many calls there may be at once is the executor's business.
+        # No pool limit, because the executor limits concurrent calls.
         limits = httpx2.Limits(max_connections=None)
         self._transport = httpx2.AsyncHTTPTransport(verify=tls, trust_env=False, limits=limits)
 
     @property
     def open_calls(self) -> int:
-        """How many calls are not answered to their end."""
+        """The number of calls without a complete answer."""
         return len(self._calls)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -186,7 +192,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         if method == "notifications/cancelled":
             # The SDK sends nothing else until this is answered.
             work = self._abort(request, message["params"].get("requestId"))
-            task = asyncio.create_task(work, name="giving up an MCP call")
+            task = asyncio.create_task(work, name="giving up an MCP call", context=outside())
             self._giving_up.add(task)
             task.add_done_callback(self._giving_up.discard)
             return httpx2.Response(202)
@@ -207,7 +213,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         await self._transport.aclose()
 
     async def _listen(self, request: httpx2.Request) -> httpx2.Response:
-        """Open a stream, one in `_LISTEN_PAUSE` at most: a server may end each at once and ask for another."""
+        """Open a stream, one in `_LISTEN_PAUSE` at most: a server may end each immediately and cause another."""
         now = asyncio.get_running_loop().time()
         at = max(self._next_listen, now)
         self._next_listen = at + _LISTEN_PAUSE
@@ -252,7 +258,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         on_close: Callable[[], object] = lambda: None,
         call: OpenCall | None = None,
     ) -> httpx2.Response:
-        """Return the response with a body that is bounded, and can be given up."""
+        """Return the response with a body that is bounded and can be aborted."""
         answer = ResponseStream(
             response, timing=self._timing, request_id=request_id, on_close=on_close
         )
@@ -287,13 +293,16 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         await response.aclose()
         if response.status_code not in _MOVED:
             return None
-        url = request.url.join(response.headers.get("location", ""))
+        try:
+            url = request.url.join(response.headers.get("location", ""))
+        except httpx2.InvalidURL:
+            return None
         if (url.scheme, url.netloc) != (request.url.scheme, request.url.netloc):
             return None
         return httpx2.Request("POST", url, headers=request.headers, content=request.content)
 
     async def _notify(self, request: httpx2.Request) -> httpx2.Response | None:
-        """Send what has no answer but a status. None: the server did not take it."""
+        """Send a notification, which is answered with only a status. None = the server did not accept it."""
         try:
             async with asyncio.timeout(self._timing.notice_timeout):
                 return await self._answered(request, read=self._timing.notice_timeout)
@@ -316,7 +325,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         if response.is_error:
             self._on_error(request, response.status_code)
         if response.headers.get("content-encoding", _PLAIN).lower() != _PLAIN:
-            # Nothing bounds its uncompressed size; we asked for none.
+            # Its decompressed size would be unbounded, and we requested no compression.
             await response.aclose()
             raise ServerUnavailable("it sends compressed answers, which are not read")
         return response

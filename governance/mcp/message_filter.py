@@ -1,4 +1,4 @@
-"""What passes between us and one server: late answers are counted and dropped, a flood ends the connection."""
+"""Filters the messages of one server: late answers are counted and dropped, a flood ends the connection."""
 
 import time
 from collections.abc import AsyncIterator, Callable
@@ -25,7 +25,7 @@ from governance.mcp.specs import McpTiming
 Streams = tuple[Any, Any]  # the SDK's ReadStream and WriteStream, which it does not export
 _REMEMBERED = 1_000
 _LONGEST_NAME = 200
-# What the newest protocol asks of a list besides its tools. Older ones ignore it.
+# Fields that the newest protocol requires in a list besides the tools. Older ones ignore them.
 _LIST_STUB = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 
 
@@ -59,7 +59,7 @@ class MessageFilter:
         self.invalid_tools: dict[str, None] = {}
 
     def sent(self, item: SessionMessage) -> None:
-        """Note whose call the message is, or which request is given up, if it says so."""
+        """Record to which call the message belongs, or which request it cancels, if any."""
         message = item.message
         request_state = current_request.get()
         if request_state and isinstance(message, JSONRPCRequest) and message.method == "tools/call":
@@ -75,17 +75,17 @@ class MessageFilter:
                 self._forget(next(iter(self._given_up)))
 
     def answered(self, item: SessionMessage) -> None:
-        """Note that the message has left, if it answers a request of the server."""
+        """Record that an answer to a request of the server was sent."""
         if isinstance(item.message, JSONRPCResponse | JSONRPCError):
             self._unanswered -= 1
 
     def close(self) -> None:
-        """Say that no answer will come any more to what was given up."""
+        """Record that abandoned requests will never be answered."""
         for request_id in list(self._given_up):
             self._forget(request_id)
 
     def received(self, item: SessionMessage | Exception) -> bool:
-        """Count the message. Return whether to pass it on. Raise `anyio.ClosedResourceError` at a flood."""
+        """Count a message. Return whether to pass it on. Raise `anyio.ClosedResourceError` if there are too many."""
         self._count()
         if isinstance(item, Exception):
             return True
@@ -111,7 +111,7 @@ class MessageFilter:
         return True
 
     def _take_error_text(self, message: JSONRPCMessage) -> None:
-        """Take what a server says of a failed call out of the SDK's sight. The SDK would put it into a trace."""
+        """Hide the text of a failed call from the SDK, which would put it into a trace."""
         if not isinstance(message, JSONRPCResponse | JSONRPCError):
             return
         is_of_call = str(message.id) in self._calls
@@ -127,18 +127,18 @@ class MessageFilter:
         tools = result.get("tools")
         if not isinstance(tools, list):
             return
-        kept = []
+        valid_tools = []
         for tool in tools[: self._timing.most_tools]:
             if self._is_valid_tool(tool):
                 # The SDK would check results against it on the event loop, with every pattern in it.
                 tool.pop("outputSchema", None)
-                kept.append(tool)
+                valid_tools.append(tool)
             else:
                 self.invalid_tools[_name(tool)] = None
-        result["tools"] = kept
+        result["tools"] = valid_tools
 
     def _is_valid_tool(self, tool: Any) -> bool:
-        """Check it alone. What else the server put into its list is checked once, by the SDK."""
+        """Validate this tool alone; the SDK validates the rest of the list once."""
         try:
             page = {**_LIST_STUB, "tools": [tool]}
             validate_server_result("tools/list", self.protocol_version, page)
@@ -173,7 +173,7 @@ def _name(tool: Any) -> str:
 async def filtered(
     transport: AbstractAsyncContextManager[Streams], message_filter: MessageFilter
 ) -> AsyncIterator[Streams]:
-    """Open the transport with `message_filter` looking at every message."""
+    """Open the transport with `message_filter` applied to every message."""
     async with transport as (readable, writable):
         yield _Incoming(readable, message_filter), _Outgoing(writable, message_filter)
 
@@ -203,7 +203,7 @@ class _Stream:
 class _Incoming(_Stream):
     @property
     def last_context(self) -> Any:
-        """The context of the last message, where the transport keeps one."""
+        """The context of the last message, if the transport has one."""
         return getattr(self._stream, "last_context", None)
 
     async def receive(self) -> SessionMessage | Exception:

@@ -1,39 +1,44 @@
-"""The pending calls of one session. Each runs in a task of its own, and its caller waits for a future."""
+"""The pending calls of one session. Each runs in a separate task, and its caller waits for a future."""
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from mcp import Client, types
+import pydantic_core
+from mcp import Client, InputRequiredRoundsExceededError, types
 from mcp.shared.exceptions import MCPError
 
 from governance.core.calls import Progress
-from governance.core.exceptions import MayStillRun
+from governance.core.containment import outside
+from governance.core.exceptions import MayStillRun, ToolFailed
 from governance.core.excerpts import shortened
+from governance.core.forms import AskForm
 from governance.core.invokers.worker_errors import ResultRefused
 from governance.mcp.error_messages import explain
 from governance.mcp.errors import RequestNotSent, ResponseLost, ServerUnavailable
-from governance.mcp.request_state import RequestState, current_request
+from governance.mcp.request_state import CallState, Report, RequestState, current_request
 from governance.mcp.results import McpResult, error_text, failure_of, read_result
+from governance.threads import run_in_thread
 
 logger = logging.getLogger(__name__)
 
-_NO_LIMIT = 1e9  # seconds: how long a tool may take is the executor's business
+_NO_LIMIT = 1e9  # seconds; effectively unlimited, because the executor limits the time
 _REPORT_LENGTH = 500
 _LAST_WORDS = 1.0
 _WORDLESS = "Server returned an error response"  # the SDK's own words for a status
 
-Report = Callable[[Progress], None]
-
 
 class PendingCalls:
-    """Sends calls to the server and releases callers at once. `ended` resolves with a clause when the session is over."""
+    """Sends calls to the server. A cancel releases the caller immediately. `ended` resolves with a clause when the
+    session is over.
+    """
 
     def __init__(self, server_name: str, *, ended: "asyncio.Future[str]") -> None:
         self._server_name = server_name
         self._ended = ended
         self._answers: dict[asyncio.Task[None], asyncio.Future[McpResult]] = {}
+        self._states: set[CallState] = set()  # of calls that the server may still work on
 
     def __len__(self) -> int:
         return len(self._answers)
@@ -43,32 +48,61 @@ class PendingCalls:
         """The tasks that wait for answers."""
         return set(self._answers)
 
+    @property
+    def sole(self) -> CallState | None:
+        """The one call that the server can be working on; None if there may be several, or none."""
+        return next(iter(self._states)) if len(self._states) == 1 else None
+
+    @property
+    def has_given_up(self) -> bool:
+        """Whether the server may still be working on an abandoned call."""
+        return len(self._states) > len(self._answers)
+
     async def send(
-        self, client: Client, tool_name: str, arguments: Mapping[str, Any], *, report: Report
+        self,
+        client: Client,
+        tool_name: str,
+        arguments: Mapping[str, Any],
+        *,
+        report: Report,
+        ask: AskForm,
     ) -> McpResult:
         """Return the tool's answer. A cancel notifies the server, and does not wait for it.
 
         Raises:
-            MayStillRun: it was cancelled; whether the tool stops is the server's affair.
-            RequestNotSent: it was cancelled, or the session ended, before the server could hear of the call.
+            MayStillRun: the call was cancelled; the tool may not stop.
+            RequestNotSent: the call was cancelled, or the session ended, before it was sent.
             ServerUnavailable: the session ended before the answer came.
-            ResponseLost: what came is no answer, or an error that does not say whether the tool ran.
-            ToolFailed: the server refused the call.
+            ResponseLost: the response is invalid, or an error that leaves open whether the tool ran.
+            ToolFailed: the server refused the call, or the arguments cannot be written as JSON.
         """
+        try:
+            # An error in the SDK's writer would end the session, with the calls of other people.
+            pydantic_core.to_json(arguments)
+        except ValueError:
+            raise ToolFailed("The arguments cannot be written as JSON.") from None
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[McpResult] = loop.create_future()
-        request_state = RequestState()
+        request_state = CallState(ask=ask, report=report)
+        self._states.add(request_state)
         asking = loop.create_task(
             self._send(client, answer, tool_name, dict(arguments), report, request_state),
             name=f"asking MCP server {self._server_name} for {tool_name}",
+            context=outside(),
         )
         self._answers[asking] = answer
         asking.add_done_callback(self._forget)
+        is_given_up = False
         try:
             return await answer
         except (asyncio.CancelledError, ServerUnavailable) as error:
             is_new = request_state.withdraw()
             asking.cancel()  # the SDK tells the server
+            if not is_new and isinstance(error, asyncio.CancelledError):
+                is_given_up = True
+                request_state.late_answer.add_done_callback(
+                    lambda _: self._forget_state(request_state)
+                )
             if is_new:
                 reason = error.reason if isinstance(error, ServerUnavailable) else ""
                 raise RequestNotSent(reason) from None
@@ -76,9 +110,12 @@ class PendingCalls:
                 raise
             words = f"The MCP server {self._server_name!r} was told to stop."
             raise MayStillRun(words, answer=request_state.late_answer) from None
+        finally:
+            if not is_given_up:
+                self._forget_state(request_state)
 
     def fail(self, reason: str) -> None:
-        """Tell every caller that the session is over."""
+        """Fail all callers, because the session is over."""
         for asking, answer in list(self._answers.items()):
             _fail(answer, ServerUnavailable(reason))
             asking.cancel()
@@ -95,7 +132,7 @@ class PendingCalls:
         tool_name: str,
         arguments: dict[str, Any],
         report: Report,
-        request_state: RequestState,
+        request_state: CallState,
     ) -> None:
         current_request.set(request_state)
 
@@ -108,11 +145,15 @@ class PendingCalls:
             result = await client.call_tool(
                 tool_name, arguments, read_timeout_seconds=_NO_LIMIT, progress_callback=on_progress
             )
-            read = await asyncio.to_thread(read_result, result)  # it may be megabytes
+            self._forget_state(request_state)  # it asks nothing any more
+            read = await run_in_thread(read_result, result)  # it may be megabytes
         except MCPError as error:
             _fail(answer, await self._failure_of(error, request_state))
         except ResultRefused as refused:
             _fail(answer, refused)
+        except InputRequiredRoundsExceededError:
+            words = f"The MCP server {self._server_name!r} asked for input again and again."
+            _fail(answer, ResponseLost(words))
         except Exception as error:
             logger.debug("An MCP answer is of no use", exc_info=True)
             _fail(answer, ResponseLost(f"The MCP server {self._server_name!r}: {explain(error)}."))
@@ -121,7 +162,7 @@ class PendingCalls:
                 answer.set_result(read)
 
     async def _failure_of(self, error: MCPError, request_state: RequestState) -> Exception:
-        """Return what a call fails with whose request the server has answered with an error, or not at all."""
+        """Return the exception of a call that the server answered with an error, or not at all."""
         if request_state.failure:
             return self._lost(request_state)
         if error.code == types.CONNECTION_CLOSED:
@@ -135,6 +176,10 @@ class PendingCalls:
         if not request_state.is_sent:
             return ServerUnavailable(request_state.failure)
         return ResponseLost(f"The MCP server {self._server_name!r}: {request_state.failure}.")
+
+    def _forget_state(self, state: CallState) -> None:
+        state.is_over = True
+        self._states.discard(state)
 
     def _forget(self, asking: "asyncio.Task[None]") -> None:
         _fail(self._answers.pop(asking), ServerUnavailable("the question was withdrawn"))

@@ -1,46 +1,62 @@
-"""Whether a request has left this process: one that was withdrawn before it did was never started (C13)."""
+"""Whether a request was sent; a call that was withdrawn before never started (C13)."""
 
 import asyncio
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
+from governance.core.calls import Progress
+from governance.core.forms import AskForm
+
+Report = Callable[[Progress], None]
+
 
 class RequestState:
-    """One request on its way out: it is sent or withdrawn, whichever is first, and never both.
+    """One outgoing request: it is either sent or withdrawn, whichever happens first.
 
-    `late_answer` is resolved with the result that comes after it was given up, and cancelled once none can come.
+    `late_answer` is resolved with a result that arrives after its caller left, and cancelled once none can arrive.
     """
 
     def __init__(self) -> None:
         self._is_sent = False
         self._is_withdrawn = False
-        self.status: int | None = None  # of an HTTP answer that is an error
+        self.status: int | None = None  # the status of an HTTP error response
         self.failure = ""  # why there is no answer, as a clause
         self.late_answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
     @property
     def is_sent(self) -> bool:
-        """Whether the server may know of it."""
+        """Whether the server may know of the request."""
         return self._is_sent
 
     @property
     def is_withdrawn(self) -> bool:
-        """Whether it was withdrawn before the server knew of it."""
+        """Whether the request was withdrawn before the server knew of it."""
         return self._is_withdrawn
 
     def send(self) -> bool:
-        """Count it as sent from now on. Return False if it was withdrawn: then it must not go out."""
+        """Mark the request as sent. Return False if it was withdrawn and must not be sent."""
         self._is_sent = not self._is_withdrawn
         return self._is_sent
 
     def withdraw(self) -> bool:
-        """Keep it from being sent. Return False if it is too late."""
+        """Keep the request from being sent. Return False if it is too late."""
         self._is_withdrawn = not self._is_sent
         return self._is_withdrawn
 
 
+class CallState(RequestState):
+    """A pending tool call, which may take several requests; `ask` shows a form to the person that it works for."""
+
+    def __init__(self, *, ask: AskForm, report: Report) -> None:
+        super().__init__()
+        self.is_over = False  # the server has answered, or cannot any more
+        self.ask = ask
+        self.report = report
+
+
 RequestStates = dict[Any, RequestState]  # of one connection, by the id of the request
 
-current_request: ContextVar[RequestState | None] = ContextVar(
+current_request: ContextVar[CallState | None] = ContextVar(
     "current_request", default=None
 )  # by the running task

@@ -15,10 +15,11 @@ _CANCELLED = -32800  # the code of language servers for a cancelled request
 
 
 class ResponseStream(httpx2.AsyncByteStream):
-    """Passes the body on. `on_close` is called when its reader has finished.
+    """Passes on the body. `on_close` is called when its reader has finished.
 
-    If `on_break` is set, a document that breaks off ends with our own error response instead of an exception. A
-    single document is bounded. A stream of events has no end: its reader bounds each event, and a throttle all of them.
+    If `on_break` is set, a document that breaks off ends with our own error response instead of an exception. The size
+    of a single document is limited here. A stream of events has no end: its reader limits the size of each event, and a
+    throttle limits them all together.
     """
 
     def __init__(
@@ -44,7 +45,9 @@ class ResponseStream(httpx2.AsyncByteStream):
         self._copying: asyncio.Task[None] | None = None
 
     def abort(self) -> None:
-        """End it with an error response of our own: older servers send none, and leave it open for ever."""
+        """End the body with our own error response, because older servers send none and leave the response open
+        forever.
+        """
         if self._copying is not None:
             self._copying.cancel()
         while not self._pieces.empty():
@@ -71,7 +74,7 @@ class ResponseStream(httpx2.AsyncByteStream):
         await self._response.aclose()
 
     async def _copy(self) -> None:
-        """Read in a task of its own, so that giving up never has to break into a read."""
+        """Read in a separate task, so that an abort never interrupts a read."""
         size = 0
         try:
             async for piece in self._stream:
@@ -99,7 +102,7 @@ class ResponseStream(httpx2.AsyncByteStream):
 
 
 def last_event(request_id: Any) -> bytes:
-    """Return the event that ends a stream whose request was aborted."""
+    """Return the event with which to end a stream whose request was aborted."""
     return b"\n\nevent: message\ndata: " + last_document(request_id) + b"\n\n"
 
 

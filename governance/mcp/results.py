@@ -1,6 +1,5 @@
-"""Turns what an MCP server answers into the text that a model reads, and shows the images that it holds."""
+"""Turns an MCP server's answer into the text that the model reads, and shows its images."""
 
-import asyncio
 import base64
 import binascii
 import json
@@ -28,6 +27,7 @@ from governance.core.images import Show
 from governance.core.invokers.worker_errors import ResultRefused
 from governance.mcp.error_messages import status_clause
 from governance.mcp.errors import ResponseLost
+from governance.threads import run_in_thread
 
 LONGEST_RESULT = 1_000_000  # characters; the executor keeps fewer, this bounds the copies before it
 _LONGEST_ERROR = 2_000
@@ -40,14 +40,14 @@ _UNREAD = "; no tool here can read it"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncodedImage:
-    """An image as it came, in base64; what it is, only its bytes tell."""
+    """An image as received, in base64. Its type is detected from its bytes."""
 
     data: str
 
     async def show(self, show: Show, *, name: str) -> str:
-        """Show it. Return the line that stands for it in the result."""
+        """Show the image. Return the line that represents it in the result."""
         try:
-            content = await asyncio.to_thread(base64.b64decode, self.data, validate=True)
+            content = await run_in_thread(base64.b64decode, self.data, validate=True)
         except (binascii.Error, ValueError):
             return "[image, not shown: It is not valid base64.]"
         return await show(content, name)
@@ -55,13 +55,13 @@ class EncodedImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpResult:
-    """What a server has answered: texts, and images that are still to be shown."""
+    """A server's answer: texts, and images that are not shown yet."""
 
     parts: tuple[str | EncodedImage, ...]
     is_error: bool = False
 
     async def as_text(self, show: Show) -> str:
-        """Show the images and return the whole as text. Raise `ToolFailed` with it if the tool says that it failed."""
+        """Show the images and return the answer as text. Raise `ToolFailed` with that text if the tool failed."""
         lines: list[str] = []
         for part in self.parts:
             lines.append(part if isinstance(part, str) else await part.show(show, name="image"))
@@ -72,24 +72,24 @@ class McpResult:
 
 
 def read_result(result: CallToolResult) -> McpResult:
-    """Read a result; what its structured content says again is left out. A large one takes a while.
+    """Read a result; repetitions in its structured content are removed. Reading a large result is slow.
 
     Raises:
-        ResultRefused: JSON has no such numbers.
+        ResultRefused: the result contains numbers that JSON does not have.
     """
     parts = [_part(block) for block in result.content]
     texts = [part for part in parts if isinstance(part, str)]
-    new = _without(result.structured_content, said=_texts_in(["\n".join(texts), *texts]))
+    new = _without(result.structured_content, texts=_texts_in(["\n".join(texts), *texts]))
     if new is not _REPEATED and new is not None:
-        said = [part for part in parts if part]
-        parts = [*said, _as_json(new)]
+        parts_with_text = [part for part in parts if part]
+        parts = [*parts_with_text, _as_json(new)]
     return McpResult(parts=tuple(parts), is_error=result.is_error)
 
 
 def error_text(error: MCPError) -> str:
-    """Return what an error says: that of a call has its message where the SDK does not trace it."""
-    said = error.message or error.data
-    return said if isinstance(said, str) else ""
+    """Return the message of an error. A call's error has it in `data`, which the SDK does not trace."""
+    message = error.message or error.data
+    return message if isinstance(message, str) else ""
 
 
 def failure_of(
@@ -102,19 +102,19 @@ def failure_of(
     """
     if error.code == CONNECTION_CLOSED:
         return ResponseLost(f"The MCP server {server_name!r} broke off before it had answered.")
-    if error.code == PARSE_ERROR:  # as the SDK puts it, with its own words for the log
+    if error.code == PARSE_ERROR:  # as the SDK wraps it; our own message goes to the log
         return ResponseLost(f"The answer of the MCP server {server_name!r} could not be read.")
     if status is not None:
         words = f"The MCP server {server_name!r} did not take the call: {status_clause(status)}."
         return ToolFailed(words) if status in _TURNED_AWAY else ResponseLost(words)
     words = shortened(error_text(error).strip(), limit=_LONGEST_ERROR)
-    said = (words or "no reason given").rstrip(".") + "."
+    reason = (words or "no reason given").rstrip(".") + "."
     if error.code in _DID_NOT_RUN:
         return ToolFailed(
-            f"The MCP server {server_name!r} refused the call (error {error.code}): {said}"
+            f"The MCP server {server_name!r} refused the call (error {error.code}): {reason}"
         )
     return ResponseLost(
-        f"The MCP server {server_name!r} answered with an error ({error.code}): {said}"
+        f"The MCP server {server_name!r} answered with an error ({error.code}): {reason}"
     )
 
 
@@ -127,44 +127,46 @@ def _part(block: ContentBlock) -> str | EncodedImage:
         return f"[{block.mime_type}, {len(block.data) * 3 // 4} bytes, not shown]"
     if isinstance(block, ResourceLink):
         about = f": {block.description}" if block.description else ""
-        is_of_web = block.uri.lower().startswith(("http://", "https://"))  # it may be no address
+        is_of_web = block.uri.lower().startswith(
+            ("http://", "https://")
+        )  # it may be an invalid address
         dead_end = "" if is_of_web else _UNREAD
         return f"[resource {block.name} at {block.uri}{about}{dead_end}]"
-    held = block.resource
-    if isinstance(held, TextResourceContents):
-        return f"[resource {held.uri}]\n{held.text}"
-    if (held.mime_type or "").startswith("image/"):
-        return EncodedImage(data=held.blob)
-    return f"[resource {held.uri}, {len(held.blob) * 3 // 4} bytes, not shown]"
+    resource = block.resource
+    if isinstance(resource, TextResourceContents):
+        return f"[resource {resource.uri}]\n{resource.text}"
+    if (resource.mime_type or "").startswith("image/"):
+        return EncodedImage(data=resource.blob)
+    return f"[resource {resource.uri}, {len(resource.blob) * 3 // 4} bytes, not shown]"
 
 
-def _without(value: Any, *, said: set[str], levels: int = _LEVELS) -> Any:
-    """Return the structured content without what the text already says; `_REPEATED` if nothing is left.
+def _without(value: Any, *, texts: set[str], levels: int = _LEVELS) -> Any:
+    """Return the structured content without the parts that the text already contains; `_REPEATED` if nothing is left.
 
     Each level writes all below it once more, so deep ones are left as they are.
     """
     if levels == 0:
         return value
-    if _written(value) in said or (isinstance(value, str) and value.strip() in said):
+    if _written(value) in texts or (isinstance(value, str) and value.strip() in texts):
         return _REPEATED
     if isinstance(value, dict) and value:
-        new = {name: _without(part, said=said, levels=levels - 1) for name, part in value.items()}
+        new = {name: _without(part, texts=texts, levels=levels - 1) for name, part in value.items()}
         return {name: part for name, part in new.items() if part is not _REPEATED} or _REPEATED
     if isinstance(value, list) and value:
-        new_parts = [_without(part, said=said, levels=levels - 1) for part in value]
+        new_parts = [_without(part, texts=texts, levels=levels - 1) for part in value]
         return _REPEATED if all(part is _REPEATED for part in new_parts) else value
     return value
 
 
 def _texts_in(texts: list[str]) -> set[str]:
     """Return the texts, and the values that they are the JSON of, as the protocol recommends."""
-    said = {stripped for text in texts if (stripped := text.strip())}
+    stripped_texts = {stripped for text in texts if (stripped := text.strip())}
     for text in texts:
         try:
-            said.add(_written(json.loads(text)))
+            stripped_texts.add(_written(json.loads(text)))
         except (ValueError, RecursionError):
             continue
-    return said
+    return stripped_texts
 
 
 def _as_json(value: Any) -> str:

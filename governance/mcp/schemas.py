@@ -1,7 +1,7 @@
 """Checks schemas that servers send, and inputs against them; problems are clauses.
 
-A schema is foreign data. So no reference is fetched, no pattern is run, and a check takes a bounded number of steps.
-The server itself checks what is left unchecked here.
+A schema is untrusted data, so no reference is fetched, no pattern is run, and a check takes a bounded number of steps.
+The server itself checks the rest.
 """
 
 import json
@@ -66,16 +66,16 @@ def schema_problem(schema: Mapping[str, Any]) -> str:
             return "" if metaschema.is_valid(schema) else "its schema is not valid"
     except _TooManySteps:
         return "its schema is too long"
-    except Exception:  # foreign data may break the library in any way
+    except Exception:  # foreign data may raise any exception in the library
         logger.debug("A schema cannot be used", exc_info=True)
         return "its schema is not valid"
 
 
-def input_problems(schema: Mapping[str, Any], given: Mapping[str, Any]) -> str:
-    """Return a clause for each wrong field of the input, without its value; empty if all are right."""
+def input_problems(schema: Mapping[str, Any], call_input: Mapping[str, Any]) -> str:
+    """Return a clause for each wrong field of the input, without its value; empty if all are valid."""
     try:
         kind = _careful(validator_for(schema, default=Draft202012Validator), unchecked=_UNCHECKED)
-        errors = kind(schema, registry=_registry_of(schema)).iter_errors(dict(given))
+        errors = kind(schema, registry=_registry_of(schema)).iter_errors(dict(call_input))
         with _at_most(_MOST_STEPS):
             return "; ".join(_clause(error) for error in islice(errors, _MOST_PROBLEMS))
     except (
@@ -97,7 +97,7 @@ def _registry_of(schema: Mapping[str, Any]) -> Registry[Any]:
 
 @contextmanager
 def _at_most(steps: int) -> Iterator[None]:
-    """Bound what the checks inside may take together."""
+    """Limit the total steps of the checks inside the block."""
     token = _remaining.set(steps)
     try:
         yield
@@ -147,9 +147,9 @@ def _length(value: Any) -> int:
 
 
 def _take(steps: int) -> None:
-    left = _remaining.get() - steps
-    _remaining.set(left)
-    if left < 0:
+    remaining = _remaining.get() - steps
+    _remaining.set(remaining)
+    if remaining < 0:
         raise _TooManySteps
 
 

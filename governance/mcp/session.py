@@ -1,8 +1,8 @@
 """One session with an MCP server: a single task owns it from open to close (invariant 9).
 
 Callers never wait inside its cancel scopes. A call is a task of the session; its caller waits for a future and can
-leave at once. When a caller leaves, the SDK sends `notifications/cancelled`. When the session ends, every caller gets
-the reason.
+leave immediately. When a caller leaves, the SDK sends `notifications/cancelled`. When the session ends, every caller
+gets the reason.
 """
 
 import asyncio
@@ -18,24 +18,30 @@ from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.exceptions import MCPError
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
+from governance.core.excerpts import shortened
+from governance.core.forms import AskForm
+from governance.mcp.elicitation import Elicitation
 from governance.mcp.error_messages import explain, status_clause
-from governance.mcp.errors import ServerUnavailable
+from governance.mcp.errors import RequestNotSent, ServerUnavailable
 from governance.mcp.http import HttpServer
 from governance.mcp.message_filter import MessageFilter, Streams, filtered
-from governance.mcp.pending_calls import PendingCalls, Report
-from governance.mcp.request_state import RequestStates
+from governance.mcp.pending_calls import PendingCalls
+from governance.mcp.request_state import Report, RequestStates
 from governance.mcp.results import McpResult
 from governance.mcp.schemas import schema_problem
 from governance.mcp.specs import FoundTool, McpTiming, ServerSpec, Transport
 from governance.mcp.stdio import StdioServer
+from governance.threads import run_in_thread
 
 logger = logging.getLogger(__name__)
 for _name in ("mcp.client", "mcp.shared"):
-    # The SDK logs what a server sends, line by line. Why a server cannot be used is told in our own words.
+    # The SDK logs a server's messages line by line. Our own log says why a server cannot be used.
     if (_theirs := logging.getLogger(_name)).level == logging.NOTSET:
         _theirs.setLevel(logging.CRITICAL)
 
 _INVALID = "its definition does not follow the protocol"
+_NEEDS_TASK = "it runs only as a task of the protocol, which is not supported here"
+LONGEST_INSTRUCTIONS = 4_000  # characters; every request of an agent that reads them carries them
 _MOST_PAGES = 100
 _LIST_SHARE = 10  # a list that changes is let alone so many times as long as it took to read,
 _LONGEST_LIST_PAUSE = 60.0  # seconds at most
@@ -43,11 +49,11 @@ _LISTEN_AGAIN = 5.0
 
 
 class McpSession:
-    """Starts with `begin`. `ready` resolves when the tools are known, `ended` (with a clause) when it is over.
+    """Starts with `begin`. `ready` resolves when the tools are known, `ended` (with a clause) when the session is over.
 
-    `stuck` resolves with a clause when the server accepts no messages. Pending calls may still end, new ones need
-    another session. `on_tools` is called with every new list of tools. `is_cautious` skips the probe for the newest
-    protocol, which some old servers do not survive.
+    `stuck` resolves with a clause when the server accepts no messages. Pending calls may still end; new ones need
+    another session. `on_instructions` is called once, `on_tools` with every new list of tools. `is_cautious` skips the
+    probe for the newest protocol, which some old servers do not survive.
     """
 
     def __init__(
@@ -58,6 +64,7 @@ class McpSession:
         allow_private: bool,
         is_cautious: bool,
         on_tools: Callable[[Sequence[FoundTool]], None],
+        on_instructions: Callable[[str], None],
     ) -> None:
         loop = asyncio.get_running_loop()
         self.ready: asyncio.Future[None] = loop.create_future()
@@ -66,6 +73,7 @@ class McpSession:
         self._timing = timing
         self._is_cautious = is_cautious
         self._on_tools = on_tools
+        self._on_instructions = on_instructions
         request_states: RequestStates = {}
         self._transport = _make_transport(
             spec, timing=timing, request_states=request_states, allow_private=allow_private
@@ -83,12 +91,12 @@ class McpSession:
 
     @property
     def late_answers(self) -> int:
-        """Answers that came after their callers had left."""
+        """The number of answers that came after their callers had left."""
         return self._filter.late_answers
 
     @property
     def stuck(self) -> "asyncio.Future[str]":
-        """Why the server takes nothing new, once that is so."""
+        """Resolves with the reason when the server accepts no new messages."""
         return self._transport.stuck
 
     async def unused(self) -> None:
@@ -99,42 +107,47 @@ class McpSession:
 
     def begin(self) -> None:
         """Start the task that owns the session."""
-        # An empty context: the session must not hang on the request that came first.
+        # An empty context, so that the session does not belong to the request that opened it.
         self._owner = asyncio.get_running_loop().create_task(
             self._run(), name=f"MCP server {self._spec.name}", context=contextvars.Context()
         )
 
     def close(self, reason: str) -> None:
-        """Start to close it; callers get `reason`, a clause, at once."""
+        """Start closing the session; callers get `reason`, a clause, immediately."""
         self._closed_because = self._closed_because or reason
         self._settle(reason)
         if self._owner is not None:
             self._owner.cancel()
 
     async def closed(self, *, within: float) -> bool:
-        """Wait for the end of everything that belongs to the session. Return whether it has ended."""
+        """Wait for the end of the session and its tasks. Return whether it has ended."""
         if self._owner is None:
             return True
         await asyncio.wait({self._owner}, timeout=within)
         return self._owner.done()
 
+    @property
+    def has_given_up(self) -> bool:
+        """Whether the server may still be working on an abandoned call."""
+        return self._calls.has_given_up
+
     async def call(
-        self, tool_name: str, arguments: Mapping[str, Any], *, report: Report
+        self, tool_name: str, arguments: Mapping[str, Any], *, report: Report, ask: AskForm
     ) -> McpResult:
         """Call one of the server's tools and return its result.
 
         Raises:
-            MayStillRun: it was cancelled; whether the tool stops is the server's affair.
-            RequestNotSent: it was cancelled, or the session ended, before the server could hear of the call.
-            ServerUnavailable: the session is over, or ended before the answer came.
-            ResponseLost: what came is no answer, or an error that does not say whether the tool ran.
+            MayStillRun: the call was cancelled; the tool may not stop.
+            RequestNotSent: the call was cancelled, or the session ended, before it was sent.
+            ServerUnavailable: the session ended before the answer came.
+            ResponseLost: the response is invalid, or an error that leaves open whether the tool ran.
             ToolFailed: the server refused the call.
         """
         if self._client is None or self.ended.done():
-            raise ServerUnavailable(
+            raise RequestNotSent(
                 self.ended.result() if self.ended.done() else "it is not connected"
             )
-        return await self._calls.send(self._client, tool_name, arguments, report=report)
+        return await self._calls.send(self._client, tool_name, arguments, report=report, ask=ask)
 
     async def _run(self) -> None:
         reason = "it closed the connection"
@@ -145,6 +158,7 @@ class McpSession:
                 cache=None,
                 read_timeout_seconds=self._timing.request_timeout,
                 message_handler=self._on_message,
+                elicitation_callback=self._elicitation() if self._spec.asks_people else None,
                 client_info=types.Implementation(name="django-turnkeeper", version="1"),
             ) as client:
                 try:
@@ -165,6 +179,9 @@ class McpSession:
             finally:
                 self._filter.close()
 
+    def _elicitation(self) -> Elicitation:
+        return Elicitation(self._spec.name, sole_call=lambda: self._calls.sole)
+
     def _open(self) -> AbstractAsyncContextManager[Streams]:
         return (
             self._transport if isinstance(self._transport, StdioServer) else self._transport.open()
@@ -173,6 +190,8 @@ class McpSession:
     async def _serve(self, client: Client) -> None:
         """List the tools, and list them again whenever the server says that they changed, until the session ends."""
         self._filter.protocol_version = client.protocol_version
+        instructions = (client.instructions or "").strip()
+        self._on_instructions(shortened(instructions, limit=LONGEST_INSTRUCTIONS))
         self._on_tools(await self._list(client))
         self._client = client
         if not self.ready.done():
@@ -195,20 +214,20 @@ class McpSession:
 
     async def _list(self, client: Client) -> list[FoundTool]:
         """Return the tools, each name once; an invalid tool has only a name and its problem."""
-        found: dict[str, types.Tool] = {}
+        tools_by_name: dict[str, types.Tool] = {}
         cursor: str | None = None
         most, invalid_tools = self._timing.most_tools, self._filter.invalid_tools
         invalid_tools.clear()
         for _ in range(_MOST_PAGES):
-            known = len(found) + len(invalid_tools)
+            count = len(tools_by_name) + len(invalid_tools)
             page = await client.list_tools(cursor=cursor)
-            found = {tool.name: tool for tool in page.tools} | found
+            tools_by_name = {tool.name: tool for tool in page.tools} | tools_by_name
             cursor = page.next_cursor
-            if cursor is None or not known < len(found) + len(invalid_tools) < most:
+            if cursor is None or not count < len(tools_by_name) + len(invalid_tools) < most:
                 break
         refused = [FoundTool(name=name, problem=_INVALID) for name in invalid_tools]
         # One at a time, so that the end of the session is soon the end of the work.
-        usable = [await asyncio.to_thread(_found, tool) for tool in found.values()]
+        usable = [await run_in_thread(_found, tool) for tool in tools_by_name.values()]
         return [*usable, *refused][:most]
 
     async def _on_message(self, message: IncomingMessage) -> None:
@@ -216,7 +235,7 @@ class McpSession:
             self._wake.set()
 
     async def _listen(self, client: Client) -> None:
-        """Keep a subscription open: in the newest protocol a server tells only those who ask."""
+        """Keep a subscription open: in the newest protocol, a server only notifies clients that subscribe."""
         while True:
             with suppress(SubscriptionLost, MCPError, TimeoutError):
                 async with client.listen(tools_list_changed=True) as subscription:
@@ -235,7 +254,7 @@ class McpSession:
         return explain(error)
 
     def _settle(self, reason: str) -> None:
-        """Tell everybody who waits that it is over, and why."""
+        """Resolve all waiting futures with the reason of the session's end."""
         if not self.ended.done():
             self.ended.set_result(reason)
         if not self.ready.done():
@@ -257,8 +276,13 @@ def _found(tool: types.Tool) -> FoundTool:
         description=tool.description or tool.title or "",
         input_schema=tool.input_schema,
         is_read_only=bool(hints and hints.read_only_hint),
-        problem=schema_problem(tool.input_schema),
+        problem=_task_problem(tool) or schema_problem(tool.input_schema),
     )
+
+
+def _task_problem(tool: types.Tool) -> str:
+    needs_task = tool.execution is not None and tool.execution.task_support == "required"
+    return _NEEDS_TASK if needs_task else ""
 
 
 def _make_transport(

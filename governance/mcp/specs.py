@@ -12,22 +12,25 @@ _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class Transport(StrEnum):
-    """How a server is talked to."""
-
     STDIO = "stdio"
     HTTP = "http"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSpec:
-    """One configured server. Secrets are named, never held: see `headers` and `environment`.
+    """One configured server. It contains no secrets, only the names of their variables: see `headers` and
+    `environment`.
 
     `headers` maps a header to the environment variable with its value; `environment` names variables that a command
     gets. `timeout` in seconds is the declared timeout of its tools: None = undeclared, 0 = no limit. `max_running`
-    counts the calls of all its tools together. An empty `allowed_tools` = every tool.
+    limits the calls of all its tools together. An empty `allowed_tools` = every tool. A server that names variables it
+    may not receive (`unlisted`) is not connected.
 
-    `read_only_tools` are trusted to be read-only if the server says so; None = those that its first list marks. It
-    does not affect the connection, so it does not count for equality.
+    With `asks_people`, its running calls may show forms to the person for whom they work.
+
+    `read_only_tools` are trusted to be read-only if the server says so; None = the tools that its first list marks so.
+    With `uses_instructions` agents read the server's instructions. Neither affects the connection, so equality ignores
+    both.
     """
 
     id: int
@@ -37,19 +40,22 @@ class ServerSpec:
     url: str = ""
     headers: tuple[tuple[str, str], ...] = ()
     environment: tuple[str, ...] = ()
+    unlisted: tuple[str, ...] = ()
     allowed_tools: frozenset[str] = frozenset()
     timeout: float | None = None
     max_running: int | None = None
     prefix: str = ""
     allow_private: bool = False
+    asks_people: bool = False
     read_only_tools: frozenset[str] | None = field(default=frozenset(), compare=False)
+    uses_instructions: bool = field(default=False, compare=False)
 
     def allows(self, tool_name: str) -> bool:
-        """Whether the server's tool of this name may be used."""
+        """Whether the server's tool with this name may be used."""
         return not self.allowed_tools or tool_name in self.allowed_tools
 
     def local_name(self, tool_name: str) -> str:
-        """Return the name under which the server's tool is registered here: one that every provider takes."""
+        """Return the name under which the server's tool is registered here, which every provider accepts."""
         name = _NOT_IN_A_NAME.sub("_", self.prefix + tool_name)
         if len(name) <= LONGEST_TOOL_NAME:
             return name
@@ -59,9 +65,9 @@ class ServerSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundTool:
-    """A tool as its server describes it. `is_read_only` is the server's word, not a proof.
+    """A tool as its server describes it. `is_read_only` is the server's claim, not a proof.
 
-    `problem` says as a clause why it cannot be used, if it cannot.
+    `problem` is a clause on why it cannot be used, or empty.
     """
 
     name: str
@@ -74,17 +80,21 @@ class FoundTool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpTiming:
-    """Times in seconds, and bounds on what a server may send.
+    """Times in seconds, and limits on the messages of a server.
 
-    `connect_timeout` is generous, since a command may download itself first. `ready_timeout` is how long a turn waits
-    for servers that are not connected. A session gets no new calls once its server misses `notice_timeout` for a
+    `connect_timeout` is long, because a command may first download itself. `ready_timeout` is how long turns wait for a
+    server that connects for the first time, `return_timeout` for one whose attempts or sessions have failed.
+    `restart_timeout` is how long a call without a limit waits for its server;
+    others wait within their limit. A session gets no new calls once its server misses `notice_timeout` for a
     notification, or `request_timeout` for reading. A server is disconnected after a burst of more than
     `most_messages`, followed by more than `messages_per_second`. One message of more than `longest_message` bytes
-    disconnects it too. So do more than `most_unanswered` requests of its own whose answers it does not take.
+    disconnects it too. So do more than `most_unanswered` of its own requests whose answers it does not read.
     """
 
     connect_timeout: float = 60.0
-    ready_timeout: float = 2.0
+    ready_timeout: float = 10.0
+    return_timeout: float = 2.0
+    restart_timeout: float = 120.0
     request_timeout: float = 30.0
     notice_timeout: float = 5.0
     close_grace: float = 0.3

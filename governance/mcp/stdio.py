@@ -1,4 +1,10 @@
-"""One MCP server as a child process: its own group, its streams, and an end that leaves nothing behind (G2)."""
+"""One MCP server as a child process: its own group, its streams, and an end that leaves no process (G2).
+
+The SDK's own transport is not used, because it does not expose the process: neither its exit status, nor its end while
+a child holds the pipes open. It accepts lines of any length, and copies the incomplete line with each piece. It drops
+an answer with invalid UTF-8, so the call waits until its limit. It does not report whether a request was sent, or
+that the server does not read. It takes four seconds to end a server that ignores SIGTERM.
+"""
 
 import asyncio
 import io
@@ -26,6 +32,7 @@ from governance.mcp.request_state import RequestState, RequestStates
 from governance.mcp.specs import McpTiming, ServerSpec
 from governance.mcp.throttle import Throttle
 from governance.sanitize import sanitize_json
+from governance.threads import run_in_thread
 
 logger = logging.getLogger(__name__)
 
@@ -86,7 +93,7 @@ class StdioServer:
         await self._to_the_end(self._close())
 
     def abort(self, reason: str) -> None:
-        """Report once why the streams are unusable, and let the session's reader see their end."""
+        """Report once why the streams are unusable, and end them for the session's reader."""
         if not self.ended.done() and not self._is_closing:
             self.ended.set_result(reason)
             self._incoming.close()
@@ -95,7 +102,7 @@ class StdioServer:
         if not self._spec.command:
             raise ServerUnavailable("it has no command")
         # In a thread, as it looks at the disk.
-        program = await asyncio.to_thread(shutil.which, self._spec.command[0], path=path)
+        program = await run_in_thread(shutil.which, self._spec.command[0], path=path)
         if program is None:
             raise ServerUnavailable("its command was not found on this server")
         return program
@@ -135,15 +142,15 @@ class StdioServer:
         return [*guarded, program, *self._spec.command[1:]]
 
     def _environment(self) -> dict[str, str]:
-        """Return a few harmless variables of ours and those that the row names, nothing else."""
-        if missing := [name for name in self._spec.environment if name not in os.environ]:
+        """Return only a few harmless variables of the server's and those that the row names."""
+        if missing_names := [name for name in self._spec.environment if name not in os.environ]:
             raise ServerUnavailable(
-                f"the environment variable {missing[0]} is not set on this server"
+                f"the environment variable {missing_names[0]} is not set on this server"
             )
-        passed = (*_HARMLESS, *self._spec.environment)
+        names = (*_HARMLESS, *self._spec.environment)
         tag_name, tag = self._tag.split("=")
-        given = {name: os.environ[name] for name in passed if name in os.environ}
-        return {"PATH": os.defpath} | given | {tag_name: tag}
+        environment = {name: os.environ[name] for name in names if name in os.environ}
+        return {"PATH": os.defpath} | environment | {tag_name: tag}
 
     async def _connect(self, ours: socket.socket, errors: io.FileIO) -> None:
         loop = asyncio.get_running_loop()
@@ -155,7 +162,16 @@ class StdioServer:
             (self._watch(), "watching"),
         ):
             name = f"{what} MCP server {self._spec.name}"
-            self._tasks.append(asyncio.create_task(work, name=name))
+            task = asyncio.create_task(work, name=name)
+            task.add_done_callback(self._on_task_done)
+            self._tasks.append(task)
+
+    def _on_task_done(self, task: "asyncio.Task[None]") -> None:
+        """End the session if one of its tasks broke: otherwise every later call would wait until its limit."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            facts = {"server": self._spec.name}
+            logger.error("Failed: %s", task.get_name(), exc_info=error, extra=facts)
+            self.abort("the connection to it failed; the details are in the log")
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
         """Pass on line after line; read nothing while a message is not taken."""
@@ -175,7 +191,7 @@ class StdioServer:
                     return
                 await throttle.wait_after(chunk)
         except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
-            pass  # the other side is gone, or we are closing
+            pass  # the reader has ended, or the connection is closing
         if await self._exit_status(within=_LAST_WORDS) is None:
             self.abort("it closed its output")
 
@@ -221,7 +237,7 @@ class StdioServer:
             draining.cancel()
 
     async def _watch(self) -> None:
-        """Notice the end of the process, even while a child of it holds the streams open."""
+        """Detect the end of the process, even while one of its children holds the streams open."""
         assert self._process is not None  # noqa: S101 - it was started
         status = await wait_for_exit(self._process)
         await asyncio.wait(
@@ -231,7 +247,7 @@ class StdioServer:
         self.abort(f"it ended {how}")
 
     async def _exit_status(self, *, within: float) -> int | None:
-        """Return the exit status if the process ends within a moment; else None."""
+        """Return the exit status if the process ends shortly; else None."""
         if self._process is None:
             return None
         ending = asyncio.ensure_future(wait_for_exit(self._process))
@@ -240,7 +256,7 @@ class StdioServer:
         return self._process.poll()
 
     async def _close(self) -> None:
-        """Close its input, wait a moment, end the group, and release everything."""
+        """Close its input, wait briefly, end the group, and release everything."""
         self._is_closing = True
         if self._process is not None and self._lifeline is not None:
             await self._end(self._process)
@@ -292,8 +308,8 @@ def _read_message(line: bytes) -> JSONRPCMessage | None:
 
 
 class _Complaints(asyncio.Protocol):
-    """What the server writes to stderr: read, so that it never blocks, and kept for those who debug."""
+    """Reads the server's stderr, so that it never blocks, and logs it for debugging."""
 
     def data_received(self, data: bytes) -> None:
-        """Log a piece of it."""
+        """Log a piece of the output."""
         logger.debug("An MCP server complains: %s", data[-2_000:].decode(errors="replace"))

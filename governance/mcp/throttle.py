@@ -1,4 +1,4 @@
-"""Slows down the reading of an endless stream, so that its server takes only its share of the event loop."""
+"""Slows down reading an endless stream, so that one server does not occupy the event loop."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ _LINES = 5  # of a stream for each message, with room
 
 
 class Throttle:
-    """Bounds what is read of one stream: bytes, and lines, which cost time even if they say nothing."""
+    """Limits the rate at which a stream is read, in bytes and in lines, because even empty lines take time."""
 
     def __init__(self, timing: McpTiming) -> None:
         self._seconds_per_byte = _BURST / timing.longest_message

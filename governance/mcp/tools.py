@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
@@ -11,11 +11,14 @@ from typing import Any, Protocol
 from governance.core.cancellation import CancellationToken
 from governance.core.exceptions import UnknownTool
 from governance.core.excerpts import shortened
+from governance.core.masking import mask
 from governance.core.policy import ApprovalRule
 from governance.core.registry import ToolRegistry, make_tool
 from governance.core.tools import Isolation, Tool, ToolContext
+from governance.hidden_characters import visible
 from governance.mcp.connection import ServerConnection
 from governance.mcp.specs import FoundTool, McpTiming, ServerSpec
+from governance.sanitize import sanitize_text
 
 logger = logging.getLogger(__name__)
 
@@ -34,8 +37,10 @@ def is_installed() -> bool:
 class Health(Protocol):
     """Records the health of servers; neither waits nor raises."""
 
-    def connected(self, server_id: int, *, tools: Sequence[FoundTool], problem: str) -> None:
-        """The server has listed its tools; `problem` says which are left out, and why."""
+    def connected(
+        self, server_id: int, *, tools: Sequence[FoundTool], instructions: str, problem: str
+    ) -> None:
+        """The server has listed its tools; `problem` explains which tools are left out, and why."""
 
     def failed(self, server_id: int, *, reason: str) -> None:
         """The server cannot be used; `reason` is a clause that is safe to show."""
@@ -51,15 +56,17 @@ class McpTools:
         health: Health,
         allow_private: Callable[[], bool] = lambda: False,
         timing: McpTiming | None = None,
+        mask: Callable[[str], str] = mask,
     ) -> None:
         self._registry = registry
+        self._mask = mask
         self._health = health
         self._allow_private = allow_private
         self._timing = timing or McpTiming()
         self._connections: dict[int, ServerConnection] = {}
         self._registered: dict[int, dict[str, Tool]] = {}
         self._name_conflicts: set[int] = set()  # servers with a tool whose name was taken
-        self._first_marked: dict[int, frozenset[str]] = {}  # what each said of its tools first
+        self._first_marked: dict[int, frozenset[str]] = {}  # the first tool list of each server
         self._closing: set[asyncio.Task[None]] = set()
         self._is_closed = False
 
@@ -68,45 +75,52 @@ class McpTools:
         return tuple(self._connections.values())
 
     def apply(self, specs: Iterable[ServerSpec]) -> None:
-        """Use exactly these servers. What was changed or is not among them is disconnected, its tools are taken out."""
+        """Use exactly these servers. Servers that have changed or are missing are disconnected, and their tools are
+        removed.
+        """
         if self._is_closed:
             return
-        wanted = {spec.id: spec for spec in specs}
+        specs_by_id = {spec.id: spec for spec in specs}
         for server_id, connection in list(self._connections.items()):
-            spec = wanted.get(server_id)
+            spec = specs_by_id.get(server_id)
             if spec is None or spec != connection.spec:
                 self._remove_server(server_id)
-            elif spec.read_only_tools != connection.spec.read_only_tools:
-                connection.spec = spec
+                continue
+            is_trust_new = spec.read_only_tools != connection.spec.read_only_tools
+            connection.spec = spec
+            if is_trust_new:
                 self._offer(connection, connection.tools)
-        for server_id, spec in wanted.items():
+        for server_id, spec in specs_by_id.items():
             if server_id not in self._connections:
                 self._add_server(spec)
 
     async def ready(self, *, token: CancellationToken | None = None) -> None:
-        """Begin to connect what is not connected, and wait for it a moment: a slow server comes in later.
+        """Start connecting the servers that are not connected, and wait a few seconds; slower servers are added later.
 
         A request to cancel ends the wait, not the attempts.
         """
-        attempts = {
-            attempt
-            for connection in self.connections
-            if (attempt := connection.connect_soon()) is not None
-        }
-        if not attempts:
+        for connection in self.connections:
+            connection.connect_soon()
+        if not any(connection.is_connecting for connection in self.connections):
             return
-        waits: set[asyncio.Task[Any]] = {
-            asyncio.create_task(_all(attempts), name="waiting for MCP servers")
-        }
+        attempts = asyncio.gather(*(connection.attempted() for connection in self.connections))
+        waits: set[asyncio.Future[Any]] = {attempts}
         if token is not None:
             waits.add(asyncio.create_task(token.wait(), name="waiting for a cancel"))
         try:
-            await asyncio.wait(
-                waits, timeout=self._timing.ready_timeout, return_when=asyncio.FIRST_COMPLETED
-            )
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for wait in waits:
                 wait.cancel()
+
+    @property
+    def starting(self) -> dict[str, str]:
+        """The names of servers that are being connected and have named no tools yet, with their prefixes."""
+        return {
+            connection.spec.name: connection.spec.prefix
+            for connection in self.connections
+            if connection.is_starting
+        }
 
     async def aclose(self) -> None:
         """Disconnect every server. Return when their processes are gone."""
@@ -117,34 +131,57 @@ class McpTools:
             await asyncio.wait(self._closing)
 
     def tools_found(self, connection: ServerConnection, tools: Sequence[FoundTool]) -> None:
-        """Put the server's tools into the registry in place of the ones that it named before."""
+        """Register the server's tools in place of its previous tools."""
         if self._connections.get(connection.spec.id) is connection:
             problem = self._offer(connection, tools)
-            self._health.connected(connection.spec.id, tools=tools, problem=problem)
+            self._health.connected(
+                connection.spec.id,
+                tools=tools,
+                instructions=self._readable(connection.instructions),
+                problem=problem,
+            )
+
+    def instructions(self, servers: Container[str]) -> dict[str, str]:
+        """Return the servers' instructions that agents read, by the server's name."""
+        return {
+            connection.spec.name: text
+            for connection in self.connections
+            if connection.spec.uses_instructions
+            and connection.spec.name in servers
+            and (text := self._readable(connection.instructions))
+        }
+
+    def _readable(self, text: str) -> str:
+        """Return a server's text as an administrator sees it: without secrets, and with nothing hidden."""
+        return visible(sanitize_text(self._mask(text)))
 
     def _offer(self, connection: ServerConnection, tools: Sequence[FoundTool]) -> str:
         """Register the tools. Return a clause on those that are left out, if any."""
         server_id = connection.spec.id
-        marked = frozenset(found.name for found in tools if found.is_read_only)
+        marked = frozenset(server_tool.name for server_tool in tools if server_tool.is_read_only)
         believed = connection.spec.read_only_tools
         if believed is None:
             believed = self._first_marked.setdefault(server_id, marked)
-        made: dict[str, Tool] = {}
+        new_tools: dict[str, Tool] = {}
         left_out: dict[str, str] = {}
-        for found in filter(lambda found: connection.spec.allows(found.name), tools):
-            is_read_only = found.is_read_only and found.name in believed
-            tool = _make(connection, replace(found, is_read_only=is_read_only))
-            if found.problem or tool.name in made:
-                left_out[found.name] = found.problem or _TAKEN
+        for server_tool in filter(
+            lambda server_tool: connection.spec.allows(server_tool.name), tools
+        ):
+            is_read_only = server_tool.is_read_only and server_tool.name in believed
+            tool = _make(connection, replace(server_tool, is_read_only=is_read_only))
+            if server_tool.problem or tool.name in new_tools:
+                left_out[server_tool.name] = server_tool.problem or _TAKEN
             else:
-                made[tool.name] = tool
-        taken = self._register(server_id, made)
-        (self._name_conflicts.add if taken else self._name_conflicts.discard)(server_id)
-        left_out |= dict.fromkeys(taken, _TAKEN)
+                new_tools[tool.name] = tool
+        taken_names = self._register(server_id, new_tools)
+        (self._name_conflicts.add if taken_names else self._name_conflicts.discard)(server_id)
+        left_out |= dict.fromkeys(taken_names, _TAKEN)
         return _sentence(left_out)
 
     def failed(self, connection: ServerConnection, reason: str) -> None:
-        """Note it. The tools stay: a call says clearly what is wrong, and the server may be back by then."""
+        """Record the failure. The tools stay, because the server may recover, and until then a call reports the
+        problem.
+        """
         self._health.failed(connection.spec.id, reason=reason)
 
     def _add_server(self, spec: ServerSpec) -> None:
@@ -161,7 +198,7 @@ class McpTools:
         self._register(server_id, {})
         self._name_conflicts.discard(server_id)
         for other in [self._connections[other_id] for other_id in self._name_conflicts]:
-            self.tools_found(other, other.tools)  # its names may be free now
+            self.tools_found(other, other.tools)  # the tool names may be free now
         task = asyncio.create_task(
             connection.aclose(), name=f"closing MCP server {connection.spec.name}"
         )
@@ -173,17 +210,17 @@ class McpTools:
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("Closing an MCP server failed", exc_info=error)
 
-    def _register(self, server_id: int, made: dict[str, Tool]) -> list[str]:
+    def _register(self, server_id: int, new_tools: dict[str, Tool]) -> list[str]:
         """Replace the server's tools. Return the names that other tools already have."""
         for name, tool in self._registered.pop(server_id, {}).items():
             if self._find(name) is tool:
                 self._registry.unregister(name)
-        taken = [name for name in made if name in self._registry]
-        mine = {name: tool for name, tool in made.items() if name not in taken}
+        duplicates = [name for name in new_tools if name in self._registry]
+        mine = {name: tool for name, tool in new_tools.items() if name not in duplicates}
         for tool in mine.values():
             self._registry.register(tool)
         self._registered[server_id] = mine
-        return taken
+        return duplicates
 
     def _find(self, name: str) -> Tool | None:
         try:
@@ -192,41 +229,37 @@ class McpTools:
             return None
 
 
-async def _all(attempts: "set[asyncio.Task[None]]") -> None:
-    await asyncio.wait(attempts)
-
-
 def _sentence(left_out: Mapping[str, str]) -> str:
-    named = [f"{shortened(name, limit=_LONGEST_NAME)} ({why})" for name, why in left_out.items()]
-    more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
-    return f"left out: {', '.join(named[:_MOST_NAMED])}{more}" if named else ""
+    reasons = [f"{shortened(name, limit=_LONGEST_NAME)} ({why})" for name, why in left_out.items()]
+    more = f" and {len(reasons) - _MOST_NAMED} more" if len(reasons) > _MOST_NAMED else ""
+    return f"left out: {', '.join(reasons[:_MOST_NAMED])}{more}" if reasons else ""
 
 
-def _input_problems(schema: Mapping[str, Any], given: Mapping[str, Any]) -> str:
+def _input_problems(schema: Mapping[str, Any], call_input: Mapping[str, Any]) -> str:
     from governance.mcp.schemas import input_problems  # noqa: PLC0415 - comes with the SDK
 
-    return input_problems(schema, given)
+    return input_problems(schema, call_input)
 
 
-def _make(connection: ServerConnection, found: FoundTool) -> Tool:
+def _make(connection: ServerConnection, server_tool: FoundTool) -> Tool:
     # Its own parameter has a name that no tool of a server has: the others are the server's.
     async def call_server(*, _turnkeeper_context: ToolContext, **arguments: Any) -> str:
-        return await connection.call(found, arguments, _turnkeeper_context)
+        return await connection.call(server_tool, arguments, _turnkeeper_context)
 
     spec = connection.spec
     return make_tool(
         call_server,
-        name=spec.local_name(found.name),
-        title=found.title,
-        description=shortened(found.description, limit=_LONGEST_DESCRIPTION)
+        name=spec.local_name(server_tool.name),
+        title=server_tool.title,
+        description=shortened(server_tool.description, limit=_LONGEST_DESCRIPTION)
         or f"A tool of {spec.name}.",
         isolation=Isolation.ASYNC,
-        raw_schema=found.input_schema,
-        problems=partial(_input_problems, found.input_schema),
+        raw_schema=server_tool.input_schema,
+        problems=partial(_input_problems, server_tool.input_schema),
         timeout=spec.timeout,
         max_running=spec.max_running,
         server=spec.name,
         pool=f"MCP server {spec.id}" if spec.max_running is not None else "",
-        side_effects=not found.is_read_only,
-        approval=None if found.is_read_only else ApprovalRule.ONCE_PER_CONVERSATION,
+        side_effects=not server_tool.is_read_only,
+        approval=None if server_tool.is_read_only else ApprovalRule.ONCE_PER_CONVERSATION,
     )

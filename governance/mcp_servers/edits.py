@@ -1,13 +1,12 @@
-"""Edits of MCP servers: saved together with an audit of what was before and what is now."""
+"""Edits of MCP servers: saved together with an audit of the old and new values."""
 
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from django.db import transaction
-
 from governance import audit
 from governance.audit import Changes, Editor
+from governance.db import atomic
 from governance.models import McpServer, McpServerChange
 
 FIELDS = (
@@ -22,6 +21,8 @@ FIELDS = (
     "allowed_tools",
     "trusts_read_only",
     "read_only_tools",
+    "uses_instructions",
+    "asks_people",
     "timeout_ms",
     "max_running",
     "prefix",
@@ -30,51 +31,53 @@ _IDENTITY = ("transport", "command", "url")
 
 
 def save_server(
-    *, pk: int | None, values: Mapping[str, Any], by: Editor, seen: datetime | None = None
+    *, pk: int | None, values: Mapping[str, Any], by: Editor, version: datetime | None = None
 ) -> McpServer:
-    """Add or change a server; what `values` leave out stays as it is. Return the server as it is stored.
+    """Add or change a server; fields missing in `values` keep their values. Return the stored server.
 
-    `seen` is the `updated_at` that the editor has seen.
+    `version` is the `updated_at` that the editor has seen.
 
     Raises:
-        django.core.exceptions.ValidationError: a value makes no sense, or somebody else has edited it; words by field.
+        EditConflict: another person has edited the server since `version`.
+        django.core.exceptions.ValidationError: a value is invalid; messages by field.
     """
-    with transaction.atomic():
+    with atomic():
         locked = McpServer.objects.select_for_update()
-        stored = None if pk is None else locked.filter(pk=pk).first()
-        server = stored or McpServer()
+        old_row = None if pk is None else locked.filter(pk=pk).first()
+        server = old_row or McpServer()
         settled = {**values, "read_only_tools": _settled_trust(server, values)}
-        changes = audit.edit(server, settled, fields=FIELDS, seen=seen)
-        if stored is not None and not changes:
+        changes = audit.edit(server, settled, fields=FIELDS, version=version)
+        if old_row is not None and not changes:
             return server
         server.full_clean()
-        # Its health is written by others meanwhile.
-        server.save(update_fields=[*changes, "updated_at"] if stored else None)
-        _record(server, "change" if stored else "add", changes, by=by)
+        # Only the changed columns, because other processes update its health concurrently.
+        server.save(update_fields=[*changes, "updated_at"] if old_row else None)
+        _record(server, "change" if old_row else "add", changes, by=by)
         return server
 
 
 def delete_server(server: McpServer, *, by: Editor) -> McpServerChange:
     """Delete the server, and keep its values in the audit."""
-    nothing = McpServer()
-    pairs = {name: [getattr(server, name), getattr(nothing, name)] for name in FIELDS}
+    blank = McpServer()
+    pairs = {name: [getattr(server, name), getattr(blank, name)] for name in FIELDS}
     changes = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
-    with transaction.atomic():
+    with atomic():
         change = _record(server, "delete", changes, by=by)
         server.delete()
         return change
 
 
 def _settled_trust(server: McpServer, values: Mapping[str, Any]) -> list[str] | None:
-    """Return the marks that the editor has seen in place of a blank list; no other edit extends it."""
+    """Return the trusted tools to store. A blank list becomes the read-only tools that the editor has seen, so that
+    later ones are not trusted; no other edit extends it."""
 
     def edited(name: str) -> Any:
         return values.get(name, getattr(server, name))
 
     if not edited("trusts_read_only"):
         return None
-    if named := edited("read_only_tools"):
-        return list(named)
+    if names := edited("read_only_tools"):
+        return list(names)
     is_same = not server._state.adding and all(
         edited(name) == getattr(server, name) for name in _IDENTITY
     )

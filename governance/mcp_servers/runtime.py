@@ -3,17 +3,18 @@
 import asyncio
 import logging
 import time
+from collections.abc import Container
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
-from django.db import transaction
 from django.db.models.signals import post_delete, post_save
 
-from governance.conf import app_settings
+from governance.conf import app_settings, known_secrets
 from governance.core.cancellation import CancellationToken
+from governance.core.masking import mask
 from governance.core.registry import registry
-from governance.db import run_in_db_thread
+from governance.db import on_commit, run_in_db_thread
 from governance.mcp.tools import McpTools
 from governance.mcp_servers.store import RowHealth, read_specs
 from governance.models import McpServer
@@ -21,19 +22,17 @@ from governance.per_loop import PerLoop
 
 logger = logging.getLogger("governance.mcp.runtime")
 
-_LOOK_EVERY = 2.0  # seconds between two looks for edits that were made in another process
-_FRESH_FOR = 4.0  # seconds; a turn that begins need not look if the rows were read so lately
+_LOOK_EVERY = 2.0  # seconds between two polls for edits by other processes
+_FRESH_FOR = 4.0  # seconds for which the rows are fresh enough for a starting turn
 
 
 @dataclass(slots=True, kw_only=True)
 class _Servers:
-    """What one event loop has of it."""
-
     tools: McpTools
     health: RowHealth
     looking: asyncio.Lock = field(default_factory=asyncio.Lock)
     looked_at: float = -inf
-    read_at: float = -inf  # of the last look that saw the rows
+    read_at: float = -inf  # the time of the last successful read
     edits: set["asyncio.Task[None]"] = field(default_factory=set)
 
 
@@ -41,23 +40,23 @@ _servers: PerLoop[_Servers] = PerLoop()
 
 
 async def prepare(*, token: CancellationToken | None = None) -> None:
-    """Bring the servers' tools into the registry, as far as that takes no more than a moment.
+    """Register the servers' tools.
 
-    A turn begins without them rather than not at all.
+    It waits a few seconds at most. The turn starts without the tools of a server that takes longer.
     """
     servers = _servers.get_or_make(_make)
     try:
-        if servers.edits:  # made in this process, and on their way
+        if servers.edits:  # made in this process, and not applied yet
             await asyncio.wait(servers.edits)
         if time.monotonic() - servers.read_at >= _FRESH_FOR:
             await _follow(servers)
         await servers.tools.ready(token=token)
     except Exception:
-        logger.exception("The tools of the MCP servers could not be brought in")
+        logger.exception("The tools of the MCP servers could not be loaded")
 
 
 async def follow() -> None:
-    """Poll for rows edited in another process; does nothing before the first turn."""
+    """Poll for rows edited in another process; does nothing in a process that runs no turns."""
     servers = _servers.get()
     if servers is not None and time.monotonic() - servers.looked_at >= _LOOK_EVERY:
         await _follow(servers)
@@ -74,12 +73,25 @@ async def close() -> None:
     await servers.health.written()
 
 
+def starting() -> dict[str, str]:
+    """Return the names of servers that are still being connected for the first time, with the prefixes of their tools."""
+    here = _servers.get()
+    return here.tools.starting if here is not None else {}
+
+
+def instructions(servers: Container[str]) -> dict[str, str]:
+    """Return the servers' instructions that agents read, by the server's name."""
+    here = _servers.get()
+    return here.tools.instructions(servers) if here is not None else {}
+
+
 def _make() -> _Servers:
     health = RowHealth()
     tools = McpTools(
         registry=registry,
         health=health,
         allow_private=lambda: bool(app_settings.WEB_ALLOW_PRIVATE),
+        mask=lambda text: mask(text, secrets=known_secrets()),
     )
     return _Servers(tools=tools, health=health)
 
@@ -93,7 +105,7 @@ async def _follow(servers: _Servers) -> None:
 
 def _edited(**_: Any) -> None:
     """Notify every loop of this process of an edit, after its commit."""
-    transaction.on_commit(lambda: _servers.call_soon(_follow_soon), robust=True)
+    on_commit(lambda: _servers.call_soon(_follow_soon), robust=True)
 
 
 def _follow_soon(servers: _Servers) -> None:

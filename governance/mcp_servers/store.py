@@ -1,4 +1,4 @@
-"""MCP servers as rows: read as values, and written to with how the servers do."""
+"""MCP servers as rows: read as specs, and updated with the servers' health."""
 
 import asyncio
 import logging
@@ -7,33 +7,35 @@ from collections.abc import Sequence
 from contextvars import Context
 from typing import Any
 
-from django.utils import timezone
-
+from governance import db_clock
 from governance.core.tools import estimated_tokens
 from governance.db import run_in_db_thread
 from governance.durations import to_seconds
 from governance.mcp.specs import FoundTool, ServerSpec, Transport
+from governance.mcp.validation import unlisted
 from governance.models import McpServer
-from governance.prepared_statements import Select
 from governance.sanitize import sanitize_text
 
 logger = logging.getLogger("governance.mcp.server_store")
 
 _LONGEST = 500
-_ENABLED = Select(lambda: McpServer.objects.filter(enabled=True))
 
 
 def read_specs() -> list[ServerSpec]:
     """Return the enabled servers, in one query; invalid rows are left out."""
-    return [spec for row in _ENABLED.all() if (spec := readable_spec(row)) is not None]
+    return [
+        spec
+        for row in McpServer.objects.filter(enabled=True)
+        if (spec := readable_spec(row)) is not None
+    ]
 
 
 def readable_spec(row: McpServer) -> ServerSpec | None:
-    """Return the row as a value; None if it is invalid."""
+    """Return the row as a spec; None if it is invalid."""
     try:
         return spec_of(row)
-    except (ValueError, TypeError, AttributeError):  # written past the checks of the model
-        logger.warning("The row of an MCP server makes no sense", extra={"server": row.name})
+    except (ValueError, TypeError, AttributeError):  # written without the model's checks
+        logger.warning("The row of an MCP server is invalid", extra={"server": row.name})
         return None
 
 
@@ -46,31 +48,41 @@ def spec_of(row: McpServer) -> ServerSpec:
         url=row.url,
         headers=tuple(sorted(row.headers.items())),
         environment=tuple(row.environment),
+        unlisted=tuple(unlisted([*row.environment, *row.headers.values()])),
         allowed_tools=frozenset(row.allowed_tools),
         timeout=to_seconds(row.timeout_ms),
-        max_running=row.max_running,
+        max_running=row.max_running or _calls_at_once(row),
         prefix=row.prefix or f"{row.name}_",
         allow_private=row.allow_private,
-        read_only_tools=_believed(row),
+        read_only_tools=_trusted_tools(row),
+        uses_instructions=row.uses_instructions,
+        asks_people=row.asks_people,
     )
 
 
-def _believed(row: McpServer) -> frozenset[str] | None:
+def _calls_at_once(row: McpServer) -> int | None:
+    """Return 1 for a command that may ask people, because it does not report for which of its calls it asks."""
+    return 1 if row.asks_people and row.transport == Transport.STDIO else None
+
+
+def _trusted_tools(row: McpServer) -> frozenset[str] | None:
     if not row.trusts_read_only:
         return frozenset()
     return None if row.read_only_tools is None else frozenset(row.read_only_tools)
 
 
 class RowHealth:
-    """Writes how the servers do into their rows: the last word of each, in a task of its own."""
+    """Stores the servers' health in their rows: the latest state of each, in a background task."""
 
     def __init__(self) -> None:
         self._pending: dict[int, dict[str, Any]] = {}
         self._writing: asyncio.Task[None] | None = None
 
-    def connected(self, server_id: int, *, tools: Sequence[FoundTool], problem: str) -> None:
-        """Record that the server is healthy, and its tools."""
-        found = [
+    def connected(
+        self, server_id: int, *, tools: Sequence[FoundTool], instructions: str, problem: str
+    ) -> None:
+        """Record that the server is healthy, with its tools and instructions."""
+        described_tools = [
             {
                 "name": sanitize_text(tool.name, limit=_LONGEST),
                 "text": _first_line(tool),
@@ -83,16 +95,20 @@ class RowHealth:
         ]
         error = sanitize_text(problem, limit=_LONGEST)
         self._queue_update(
-            server_id, last_ok_at=timezone.now(), last_error=error, tools_found=found
+            server_id,
+            last_ok_at=db_clock.now(),
+            last_error=error,
+            tools_found=described_tools,
+            instructions_found=instructions,
         )
 
     def failed(self, server_id: int, *, reason: str) -> None:
-        """Note that the server cannot be used."""
+        """Record that the server cannot be used."""
         error = sanitize_text(reason, limit=_LONGEST)
-        self._queue_update(server_id, last_error=error, last_error_at=timezone.now())
+        self._queue_update(server_id, last_error=error, last_error_at=db_clock.now())
 
     async def written(self) -> None:
-        """Wait until everything noted so far is in the database."""
+        """Wait until all recorded states are in the database."""
         if self._writing is not None:
             await asyncio.wait({self._writing})
 
@@ -115,10 +131,10 @@ class RowHealth:
 
 @run_in_db_thread
 def _update(server_id: int, values: dict[str, Any]) -> None:
-    # Not `save`: it would overwrite concurrent edits, and count as an edit.
+    # Not `save`: it would overwrite concurrent edits, and look like an edit itself.
     McpServer.objects.filter(pk=server_id).update(**values)
-    if found := values.get("tools_found"):
-        marked = [tool["name"] for tool in found if tool["read_only"]]
+    if tools := values.get("tools_found"):
+        marked = [tool["name"] for tool in tools if tool["read_only"]]
         undecided = McpServer.objects.filter(pk=server_id, read_only_tools__isnull=True)
         undecided.filter(trusts_read_only=True).update(read_only_tools=marked)
 

@@ -1,5 +1,6 @@
-"""Rows of governance: limits and their edits, tool calls and their durations, decisions, exports, and MCP servers."""
+"""The models: limits and their edits, tool calls and their durations, decisions, exports, MCP servers, activity."""
 
+from governance.models.activity import Activity
 from governance.models.approvals import Approval
 from governance.models.calls import ToolCall
 from governance.models.exports import Export
@@ -8,6 +9,7 @@ from governance.models.mcp_servers import McpServer, McpServerChange
 from governance.models.policies import DefaultPolicy, Limits, PolicyChange, ToolPolicy
 
 __all__ = [
+    "Activity",
     "Approval",
     "DefaultPolicy",
     "Export",

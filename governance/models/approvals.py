@@ -1,4 +1,4 @@
-"""A person's decisions on tool calls that may not run without one (D1 to D4)."""
+"""People's decisions on tool calls that need approval (D1 to D4)."""
 
 from django.conf import settings
 from django.db import models
@@ -10,12 +10,13 @@ from governance.core.policy import ApprovalRule
 
 
 class Approval(models.Model):
-    """One question whether a call may run, and its one decision: blank until a compare-and-set decides it (D4).
+    """One question about a call, and its one decision, which is blank until a compare-and-set stores it (D4).
 
-    `group` and `call_id` name the call; `definition` is the digest of the tool as it was shown. `remember` also
-    covers later calls of the same definition in the same `scope`, until it has lapsed. `host` is the first host that the call would reach,
-    blank = none. `rule` is the approval rule of that moment. `is_late` = a person denied after the expiry: the row is
-    kept, but changed nothing.
+    `group` and `call_id` identify the call. `definition` is the digest of the tool as it was shown. An approval with
+    `remember` also covers later calls of the same definition in the same `scope`, until `lapsed_at`. `host` is the first
+    host that the call would reach, if any. `rule` is the approval rule at that time. `is_late` = a person denied after
+    the question had expired: the row is kept, but had no effect. With
+    a `form`, a running call asked for `answers`; null = the question was whether the call may run.
     """
 
     group = models.CharField(_("group"), max_length=64)
@@ -49,6 +50,8 @@ class Approval(models.Model):
     reason = models.CharField(_("reason"), max_length=500, blank=True)
     remember = models.BooleanField(_("for the whole conversation"), default=False)
     lapsed_at = models.DateTimeField(_("lapsed at"), null=True)
+    form = models.JSONField(_("form"), null=True)
+    answers = models.JSONField(_("answers"), null=True)
     is_late = models.BooleanField(_("too late"), default=False)
 
     class Meta:

@@ -1,21 +1,26 @@
 """The one row of every tool call, from proposal to outcome."""
 
+from typing import ClassVar
+
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from governance import labels
-from governance.core.calls import CallStatus
+from governance.core.calls import CallStatus, Effects
 
 
 class ToolCall(models.Model):
-    """One request to run one tool, from proposal to outcome; the only place of its result.
+    """One request to run one tool, from proposal to outcome; its result is stored only here.
 
     `scope` (a conversation) and `group` (a turn) are opaque ids. `call_id` is the model's id, unique in its group.
-    `timeout_ms` 0 = no limit, null = it never had one. `deadline_changes` lists `{at, from_ms, to_ms, from_idle_ms,
-    to_idle_ms, source, by}` (T9). `limit_reached` is the limit that ended it. `allowed_earlier_by` is who had allowed the
-    tool for the scope before, where nobody was asked for that reason. `images` lists `{id, name, media_type, size, width,
-    height}` of what the call has shown.
+    `timeout_ms` 0 = no limit, null = the limit was never determined. `deadline_changes` lists `{at, from_ms, to_ms,
+    from_idle_ms, to_idle_ms, source, by}` (T9). `effects` describes the work so far, and all of it once the call has
+    ended. `limit_reached` is the limit that ended the call. `allowed_earlier_by` names the person whose earlier approval
+    covers the call, so that nobody was asked. `images` lists `{id, name, media_type, size, width, height}` of the images
+    that the call has shown.
     """
+
+    LONG_COLUMNS: ClassVar = ("input", "result", "detail", "late_text")  # lists do not read these
 
     call_id = models.CharField(_("call id"), max_length=200)
     scope = models.CharField(_("scope"), max_length=64)
@@ -45,6 +50,9 @@ class ToolCall(models.Model):
         blank=True,
         choices=labels.dispositions,
     )
+    effects = models.CharField(
+        _("effects"), max_length=10, default=Effects.NONE.value, choices=labels.effects
+    )
     result = models.TextField(_("result"), blank=True)
     images = models.JSONField(_("images"), default=list)
     is_error = models.BooleanField(_("is error"), default=False)
@@ -64,10 +72,10 @@ class ToolCall(models.Model):
         blank=True,
         choices=labels.timeout_sources,
     )
-    asked_timeout_ms = models.PositiveBigIntegerField(_("limit asked for (ms)"), null=True)
+    asked_timeout_ms = models.PositiveBigIntegerField(_("requested limit (ms)"), null=True)
     idle_timeout_ms = models.PositiveBigIntegerField(_("idle limit (ms)"), null=True)
     limit_reached = models.CharField(
-        _("limit that ran out"), max_length=16, blank=True, choices=labels.limits
+        _("limit reached"), max_length=16, blank=True, choices=labels.limits
     )
     deadline_changes = models.JSONField(_("limit changes"), default=list)
 
@@ -79,7 +87,7 @@ class ToolCall(models.Model):
         _("ended by"), max_length=16, blank=True, choices=labels.cancel_reasons
     )
     ended_by_source = models.CharField(
-        _("means"),
+        _("ended via"),
         max_length=16,
         blank=True,
         choices=labels.cancel_sources,
@@ -100,7 +108,7 @@ class ToolCall(models.Model):
         ordering = ["-requested_at", "-pk"]
         permissions = [
             ("view_content", _("Can see messages, arguments and results")),
-            ("export", _("Can export what lists of history show")),
+            ("export", _("Can export the history lists")),
         ]
         constraints = [
             models.UniqueConstraint(
@@ -116,6 +124,7 @@ class ToolCall(models.Model):
             models.Index(fields=["call_id"], name="governance_call_id"),
             # Not partial: SQLite cannot use a partial index for a value that is bound to the statement.
             models.Index(fields=["error_type", "-requested_at"], name="governance_call_error"),
+            models.Index(fields=["disposition", "-requested_at"], name="governance_call_disposed"),
         ]
 
     def __str__(self) -> str:

@@ -1,25 +1,29 @@
-"""Who took which list of history away, and how much of it (append-only)."""
+"""Exports of history: the person, the list and the number of rows (append-only)."""
 
 from django.apps import apps
 from django.conf import settings
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-HIDDEN = "…"
+from governance.model_fields import DatabaseTimeField
 
 
 class Export(models.Model):
-    """One export of a list. `rows` is raised before each batch is sent: it holds whatever becomes of the process.
+    """One export of a list. `rows` is raised before each batch is sent, so that it stays correct if the process dies.
 
-    `source` is the model of the list, as "app.Model". `terms` are those values of the filters that may be content; in
-    `filters` stands `HIDDEN` for them. `finished_at` null = it was stopped, or still goes on.
+    `source` is the model of the list, as "app.Model". `terms` are the values of filters that may contain content;
+    `filters` has “…” in their place. `finished_at` null = the export was stopped or is still running.
     """
 
     source = models.CharField(_("list"), max_length=100)
     filters = models.JSONField(
         _("filters"), default=dict, help_text=_("parameter → values, as in the list's address")
     )
-    terms = models.JSONField(_("search terms"), default=dict, help_text=_("the same; content"))
+    terms = models.JSONField(
+        _("search terms"),
+        default=dict,
+        help_text=_("Search terms that may contain user content, stored separately."),
+    )
     format = models.CharField(
         _("format"), max_length=8, choices=[("csv", _("CSV")), ("json", _("JSON"))]
     )
@@ -29,7 +33,7 @@ class Export(models.Model):
         settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+", verbose_name=_("by")
     )
     by_name = models.CharField(_("by"), max_length=150, blank=True)
-    at = models.DateTimeField(_("at"), auto_now_add=True)
+    at = DatabaseTimeField(_("at"), auto_now_add=True)
     finished_at = models.DateTimeField(_("finished at"), null=True)
 
     class Meta:
@@ -43,7 +47,7 @@ class Export(models.Model):
 
     @property
     def source_name(self) -> str:
-        """What the list is called; its model's label once that is gone."""
+        """The name of the list, or its model's label if the model no longer exists."""
         try:
             return str(apps.get_model(self.source)._meta.verbose_name_plural)
         except LookupError:

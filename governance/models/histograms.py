@@ -1,26 +1,26 @@
-"""How long calls ran, rolled up per tool and hour, and the hours per day: outlives the calls."""
+"""Durations of calls, rolled up per tool and hour, and per day. They outlive the calls."""
 
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 
 class ToolHour(models.Model):
-    """The calls of one tool that were asked for within one hour.
+    """The calls of one tool that were requested within one hour.
 
-    `bins` holds durations as `CallDurations.as_bins` returns them. `open_calls` had not ended when it was counted: the
-    hour is counted again.
+    `bins` counts them by duration, as `CallDurations.as_bins` returns the numbers. An hour with `open_calls`, which had
+    not ended when it was counted, is counted again.
     """
 
     tool_name = models.CharField(_("tool"), max_length=128)
-    hour = models.DateTimeField(_("hour"), help_text=_("Its first moment."))
+    hour = models.DateTimeField(_("hour"), help_text=_("The start of the hour."))
     calls = models.PositiveIntegerField(_("calls that ran"), default=0)
     open_calls = models.PositiveIntegerField(_("calls that had not ended"), default=0)
     bins = models.JSONField(_("durations"), default=dict)
 
     class Meta:
         app_label = "governance"
-        verbose_name = _("hour of a tool")
-        verbose_name_plural = _("hours of tools")
+        verbose_name = _("hourly durations of a tool")
+        verbose_name_plural = _("hourly durations of tools")
         ordering = ["hour", "tool_name"]
         constraints = [
             models.UniqueConstraint(fields=["hour", "tool_name"], name="governance_tool_hour_once")
@@ -35,16 +35,16 @@ class ToolHour(models.Model):
 
 
 class ToolDay(models.Model):
-    """The hours of one tool within a day of UTC, added up: a month of them is read at once."""
+    """The hours of one tool within a UTC day, added up, so that a month can be read quickly."""
 
     tool_name = models.CharField(_("tool"), max_length=128)
-    day = models.DateTimeField(_("day"), help_text=_("Its first moment."))
+    day = models.DateTimeField(_("day"), help_text=_("The start of the day, in UTC."))
     bins = models.JSONField(_("durations"), default=dict)
 
     class Meta:
         app_label = "governance"
-        verbose_name = _("day of a tool")
-        verbose_name_plural = _("days of tools")
+        verbose_name = _("daily durations of a tool")
+        verbose_name_plural = _("daily durations of tools")
         ordering = ["day", "tool_name"]
         constraints = [
             models.UniqueConstraint(fields=["day", "tool_name"], name="governance_tool_day_once")
@@ -55,7 +55,7 @@ class ToolDay(models.Model):
 
 
 class RolledUp(models.Model):
-    """The one row that says which hours are rolled up: from `since` to before `until`."""
+    """The one row that records which hours are rolled up: from `since` up to, but not including, `until`."""
 
     since = models.DateTimeField(_("since"))
     until = models.DateTimeField(_("until"))

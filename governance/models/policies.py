@@ -13,26 +13,28 @@ from django.utils.translation import gettext_noop
 from governance import validation
 from governance.audit import Change
 from governance.core.policy import LIMITS, ApprovalRule, ToolLimits
-from governance.durations import to_seconds
-from governance.model_fields import calls_at_once, span
-from governance.time_formatting import time_text
+from governance.durations import time_text, to_seconds
+from governance.model_fields import DatabaseTimeField, calls_at_once, span
 from governance.translations import StoredSentences
 
 
 class Limits(models.Model):
-    """The limits that an administrator may set on a level; blank = not set here (T2).
+    """The limits that an administrator may set on one level; blank = not set here (T2).
 
-    Edit them through `governance.services`: a row saved directly takes effect only when the version moves. `revision`
-    counts the edits of this row, of deleted ones before it too, and detects conflicting ones.
+    Edit them through `governance.services`: a row that is saved directly takes effect only with the next version.
+    `revision` counts the edits of this row, including those of deleted rows for the same tool, to detect conflicts.
     """
 
     timeout_ms = span(_("total limit"), _("0 = no limit. Blank = not set here."))
     idle_timeout_ms = span(
-        _("idle limit"), _("Longest silence. 0 = no limit. Blank = not set here.")
+        _("idle limit"),
+        _("Longest time without a progress report. 0 = no limit. Blank = not set here."),
     )
     ceiling_ms = span(
-        _("ceiling for hints"),
-        _("The most a call may ask for itself. 0 = no ceiling. Blank = not set here."),
+        _("ceiling for requested limits"),
+        _(
+            "The highest limit that a call may request for itself. 0 = no ceiling. Blank = not set here."
+        ),
     )
     max_running = calls_at_once(_("In one process. Blank = not set here."))
     approval = models.CharField(
@@ -44,31 +46,31 @@ class Limits(models.Model):
             ("once_per_conversation", _("once per conversation")),
             ("always", _("always")),
         ],
-        help_text=_("Whether a person must let a call through. Blank = not set here."),
+        help_text=_("Whether a person must approve a call. Blank = not set here."),
     )
     approval_timeout_ms = span(
         _("approval limit"),
         _("How long a person may take to decide. 0 = no limit. Blank = not set here."),
     )
-    note = models.TextField(_("note"), blank=True, help_text=_("Why the limits are as they are."))
+    note = models.TextField(_("note"), blank=True, help_text=_("The reason for these limits."))
     revision = models.PositiveIntegerField(
         _("edit"), default=0, help_text=_("How often this row was edited.")
     )
-    updated_at = models.DateTimeField(_("changed at"), auto_now=True)
+    updated_at = DatabaseTimeField(_("changed at"), auto_now=True)
 
     class Meta:
         abstract = True
 
     def as_limits(self) -> ToolLimits:
         """Return the row as one level of the policy."""
-        said: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for name in LIMITS:
             if hasattr(self, f"{name}_ms"):
-                said[name] = to_seconds(getattr(self, f"{name}_ms"))
+                values[name] = to_seconds(getattr(self, f"{name}_ms"))
             elif hasattr(self, name):
-                said[name] = getattr(self, name)
-        said["approval"] = ApprovalRule(self.approval) if self.approval else None
-        return ToolLimits(**said)
+                values[name] = getattr(self, name)
+        values["approval"] = ApprovalRule(self.approval) if self.approval else None
+        return ToolLimits(**values)
 
     def clean(self) -> None:
         """Refuse invalid limits."""
@@ -99,12 +101,12 @@ class ToolPolicy(Limits):
         _("tool"),
         max_length=128,
         unique=True,
-        error_messages={"unique": _("This tool has limits already: edit those.")},
+        error_messages={"unique": _("This tool already has limits. Edit those.")},
     )
     is_active = models.BooleanField(
-        _("in force"),
+        _("active"),
         default=True,
-        help_text=_("Off = this row is ignored and the next level counts."),
+        help_text=_("Off = this row is ignored and the next level applies."),
     )
     tool_enabled = models.BooleanField(
         _("tool may be used"), default=True, help_text=_("Off = calls of this tool are refused.")
@@ -113,7 +115,7 @@ class ToolPolicy(Limits):
         _("only until"),
         null=True,
         editable=False,
-        help_text=_("By the database's clock; from then on the values of “then” count."),
+        help_text=_("By the database's clock. After that, the values in “then” apply."),
     )
     then = models.JSONField(
         _("then"), default=dict, editable=False, help_text=_("field → value after that")
@@ -129,7 +131,7 @@ class ToolPolicy(Limits):
         return self.tool_name
 
     def end_temporary(self) -> None:
-        """Take the values that count after `until`; nothing is saved."""
+        """Replace the temporary values with the values after `until`, without saving them."""
         for name, value in self.then.items():
             setattr(self, name, value)
         self.until, self.then = None, {}
@@ -141,16 +143,18 @@ class ToolPolicy(Limits):
         return replace(super().as_limits(), enabled=self.tool_enabled)
 
 
-IS_OVER = gettext_noop("The temporary limit is over.")
+IS_OVER = gettext_noop("The temporary limit has expired.")
 REVERTS = gettext_noop("Reverts version %(version)s.")
 REVERTS_AS = gettext_noop("Reverts version %(version)s. %(why)s")
 _REASONS = StoredSentences((REVERTS_AS, REVERTS, IS_OVER))
 
 
 class PolicyChange(Change):
-    """One edit of a policy: who changed which field from what to what, and when (append-only)."""
+    """One edit of a policy: its editor, its time, and the old and new values (append-only)."""
 
     subject = "governance.ToolPolicy"
+    kind = "limits"
+    named_by = "tool_name"
 
     tool_name = models.CharField(
         _("tool"),
@@ -172,17 +176,17 @@ class PolicyChange(Change):
 
     @property
     def why(self) -> str:
-        """The reason; what the system has written is in the language of whoever reads it."""
+        """The reason; the system's own reasons are in the reader's language."""
         return _REASONS.translate(self.reason)
 
     @property
     def summary_at_tool(self) -> str:
-        """The changes in one line beside a tool: a change of the default limits says that it is one."""
+        """The changes in one line, for a tool's page: a change of the default limits is marked as such."""
         return self.summary if self.tool_name else f"{_('Default limits')}: {self.summary}"
 
     @classmethod
     def describe_value(cls, name: str, value: object) -> str:
-        """Return a field's value as people read it; an end to the second, with its zone."""
+        """Return a field's value as people read it; the time of `until` to the second, with its time zone."""
         if name == "until" and isinstance(value, str):
             return time_text(datetime.fromisoformat(value))
         if name == "then" and isinstance(value, dict):

@@ -1,28 +1,28 @@
 """Decides which network addresses a tool may reach, and resolves host names to addresses.
 
-It decides on the addresses that a name resolves to. So no spelling of a host (decimal, hexadecimal, octal, IPv6) and
-no DNS name evades it.
+It checks the addresses that a name resolves to, so that no spelling of a host (decimal, hexadecimal, octal, IPv6) and no
+DNS name evades it.
 """
 
 import asyncio
 import ipaddress
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
 from governance.core.exceptions import ToolFailed
+from governance.threads import DaemonPool
 from governance.toolbox.settings import ToolboxSettings
 
 R = TypeVar("R")
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-# Nothing ends a lookup whose name server is silent: here it holds up other lookups at most.
-_lookups = ThreadPoolExecutor(max_workers=16, thread_name_prefix="lookups of hosts")
+# A lookup cannot be cancelled while its name server is silent. In this pool it delays only other lookups.
+_lookups = DaemonPool(max_workers=16, name="lookups of hosts")
 
-# Python's own `is_global` differs from one patch release to the next, and knows nothing of the last two here.
+# Python's own `is_global` differs between patch releases, and does not cover the last two networks.
 _REFUSED_V4 = tuple(
     ipaddress.IPv4Network(network)
     for network in (
@@ -43,7 +43,7 @@ _REFUSED_V4 = tuple(
         "168.63.129.16/32",  # Azure's host
     )
 )
-# Outside of it: loopback, mapped and translated IPv4, local, multicast …
+# Everything outside is refused: loopback, mapped and translated IPv4, local, multicast …
 _GLOBAL_V6 = ipaddress.IPv6Network("2000::/3")
 _REFUSED_V6 = tuple(
     ipaddress.IPv6Network(network)
@@ -76,7 +76,7 @@ async def resolve(host: str, port: int, *, settings: ToolboxSettings) -> Sequenc
 
     Raises:
         Unreachable: there is no such host.
-        ToolFailed: a single one of its addresses is not allowed.
+        ToolFailed: at least one of its addresses is not allowed.
     """
     find = settings.web_resolve or _ask_system
     try:
@@ -88,7 +88,7 @@ async def resolve(host: str, port: int, *, settings: ToolboxSettings) -> Sequenc
         raise Unreachable(f"The host {host[:200]!r} could not be found. Check the address.")
     if not settings.web_allow_private and not all(is_public(address) for address in addresses):
         raise ToolFailed(
-            f"The host {host[:200]!r} is on a private or local network, which is not fetched from. "
+            f"The host {host[:200]!r} is on a private or local network, which tools may not reach. "
             "An administrator can allow it: GOVERNANCE_WEB_ALLOW_PRIVATE."
         )
     return addresses
@@ -112,14 +112,14 @@ async def send_pinned(
         return type(request)(
             request.method,
             request.url.copy_with(host=address),
-            headers=request.headers,  # with the Host of the original
+            headers=request.headers,  # keeps the original Host header
             stream=request.stream,
             # As it was resolved: TLS would write the letters of other scripts by an older rule.
             extensions={**extensions, "sni_hostname": request.url.raw_host.decode("ascii")},
         )
 
-    *others, last = addresses
-    for address in others:
+    *first_addresses, last = addresses
+    for address in first_addresses:
         with suppress(*unreachable):
             return await send(pinned(address))
     return await send(pinned(last))
@@ -128,5 +128,5 @@ async def send_pinned(
 async def _ask_system(host: str, port: int) -> Sequence[str]:
     loop = asyncio.get_running_loop()
     look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
-    found = await loop.run_in_executor(_lookups, look_up)
-    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+    records = await loop.run_in_executor(_lookups, look_up)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in records))

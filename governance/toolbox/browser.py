@@ -1,7 +1,7 @@
 """The `browser` tool: one page of the web per conversation, in a real browser (G1, C9).
 
-A newer call replaces an earlier one. When a call is cancelled or runs out of time its page is closed, so that nothing
-runs on unseen.
+A newer call replaces an earlier one. When a call is cancelled or times out, its page is closed, so that nothing
+continues unseen.
 """
 
 import asyncio
@@ -18,9 +18,10 @@ from governance.core.policy import ApprovalRule
 from governance.core.registry import make_tool
 from governance.core.tools import Concurrency, Tool, ToolContext
 from governance.per_loop import PerLoop
+from governance.threads import run_in_thread
 from governance.toolbox.browser_page import BrowserPage
 from governance.toolbox.browser_process import BrowserProcess
-from governance.toolbox.chromium import NOT_INSTALLED, explain, goes_on, load_playwright
+from governance.toolbox.chromium import NOT_INSTALLED, explain, is_navigating, load_playwright
 from governance.toolbox.client import parse
 from governance.toolbox.known_hosts import unknown_host_of
 from governance.toolbox.settings import SettingsSource
@@ -58,7 +59,7 @@ def make_browser(settings: SettingsSource) -> Tool:
 
 
 class Browser:
-    """Works with pages as the settings of the moment allow."""
+    """Works with pages according to the current settings."""
 
     def __init__(self, settings: SettingsSource) -> None:
         self._settings = settings
@@ -148,16 +149,16 @@ class Browser:
 
     async def _open(self, browsing: BrowserProcess, scope: str, address: str) -> str:
         """Navigate the scope's page to the address and read it; a page that cannot navigate is replaced."""
-        errors, left = browsing.playwright, browsing.find(scope)
-        if left is not None:
-            if await left.responds(within=self._settings().browser_settle):
+        errors, open_page = browsing.playwright, browsing.find(scope)
+        if open_page is not None:
+            if await open_page.responds(within=self._settings().browser_settle):
                 try:
-                    return await self._visit(left, address, browsing)
+                    return await self._visit(open_page, address, browsing)
                 except errors.Error as error:
-                    # Pending work of the last page can reach into the new one, which then never becomes idle.
-                    # Or it goes somewhere itself at that moment, which aborts the way to the new one.
-                    is_left = goes_on(error) or "ERR_ABORTED" in error.message
-                    if not (is_left or isinstance(error, errors.TimeoutError)):
+                    # Pending work of the last page can affect the new one, which then never becomes idle.
+                    # The page may also navigate by itself, which aborts the new navigation.
+                    is_elsewhere = is_navigating(error) or "ERR_ABORTED" in error.message
+                    if not (is_elsewhere or isinstance(error, errors.TimeoutError)):
                         raise
             await asyncio.wait({browsing.close(scope)})
         return await self._visit(await browsing.open(scope), address, browsing)
@@ -166,7 +167,7 @@ class Browser:
         with tab.used():
             tab.proxy.problems.clear()
             tab.proxy.allow(address)
-            # How long that may take is the executor's to say.
+            # The executor limits the time.
             await tab.page.goto(address, wait_until="domcontentloaded", timeout=0)
             return await self._describe(tab, browsing)
 
@@ -174,22 +175,22 @@ class Browser:
         """Return the page as text once it is idle; it may have navigated elsewhere."""
         page, settings = tab.page, self._settings()
         await tab.settle(within=settings.browser_settle)
-        with suppress(browsing.playwright.TimeoutError):  # what is there can be read
+        with suppress(browsing.playwright.TimeoutError):  # the partly loaded page can be read
             await page.wait_for_load_state("load", timeout=settings.browser_settle * 1000)
         if page.url != _BLANK and not page.url.startswith(("http://", "https://")):
             problems = list(tab.proxy.problems.values())
             raise ToolFailed(problems[-1] if problems else "The page could not be loaded.")
         title = await self._read_title(tab)
-        said = await page.aria_snapshot(mode="ai")
+        snapshot = await page.aria_snapshot(mode="ai")
         lines = [
             f"{shown(page.url, limit=2000)} · {shown(title, limit=300) or 'no title'}",
             *tab.take_notes(),
             "",
-            said[: settings.browser_read_limit] or "(no text)",
+            snapshot[: settings.browser_read_limit] or "(no text)",
         ]
-        if len(said) > settings.browser_read_limit:
-            left_out = len(said) - settings.browser_read_limit
-            lines.append(f"… {spaced(left_out)} characters left out …")
+        if len(snapshot) > settings.browser_read_limit:
+            rest = len(snapshot) - settings.browser_read_limit
+            lines.append(f"… {spaced(rest)} characters left out …")
         return "\n".join(lines).replace("\0", "\ufffd")
 
     async def _read_title(self, tab: BrowserPage) -> str:
@@ -204,9 +205,9 @@ class Browser:
 
     async def _screenshot(self, tab: BrowserPage, context: ToolContext) -> str:
         settings = self._settings()
-        workspace = await asyncio.to_thread(find_workspace, context, settings)
+        workspace = await run_in_thread(find_workspace, context, settings)
         picture = await tab.page.screenshot(type="png")
-        name = await asyncio.to_thread(
+        name = await run_in_thread(
             save_new,
             workspace,
             "screenshot",
@@ -243,13 +244,11 @@ async def _fill(element: "Locator", text: str) -> None:
 
 
 async def _locate(page: "Page", target: str) -> "Locator":
-    """Return the one element that is meant. Raise `ToolFailed` if there is none, or more than one."""
+    """Return the one element that matches. Raise `ToolFailed` if there is none, or more than one."""
     if not target.strip():
-        raise ToolFailed(
-            "Say what is meant with `target`: the ref of an element, as read shows it."
-        )
-    if found := _REF.fullmatch(target.strip()):
-        return page.locator(f"aria-ref={found[1]}")
+        raise ToolFailed("Set `target` to the ref of an element, as read shows it.")
+    if match := _REF.fullmatch(target.strip()):
+        return page.locator(f"aria-ref={match[1]}")
     if target.startswith("css="):
         return page.locator(target)
     for candidates in _named(page, target):

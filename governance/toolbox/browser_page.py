@@ -1,4 +1,4 @@
-"""A browser page in a context of its own: it shares no cookies, files or connections."""
+"""A browser page in a separate context, which shares no cookies, files or connections."""
 
 import asyncio
 import json
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 _NOTES = 10
 _WORDS = 300
-_LONGEST = 20_000_000  # characters; what is read of it passes through this process
-_TOO_LONG = f'["", {_LONGEST + 1}]'  # so long that the browser could not even count
+_LONGEST = 20_000_000  # characters; the text passes through this process
+_TOO_LONG = f'["", {_LONGEST + 1}]'  # too long for the browser to count its elements
 _ABORTED = "net::ERR_ABORTED"  # by another navigation, a download or an answer without content
 _LOOK = """(() => {
   const text = (element) => typeof element.value === "string" ? element.value.length : 0;
@@ -60,22 +60,22 @@ class BrowserPage:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a call works with it now."""
+        """Whether a call is using the page."""
         return self._users > 0
 
     async def responds(self, *, within: float) -> bool:
-        """Return whether the page does anything at all: a script that never ends keeps it from everything else."""
+        """Return whether the page answers; an endless script would prevent that."""
         asking = asyncio.create_task(self.page.evaluate("0"), name="asking a web page")
         done, _ = await asyncio.wait({asking}, timeout=within)
         asking.cancel()
         if done and not asking.cancelled():
-            asking.exception()  # a page that is just leaving fails to answer, and is well
+            asking.exception()  # a page that is navigating fails to answer, but is responsive
         return bool(done)
 
     async def settle(self, *, within: float) -> None:
-        """Wait until the page has arrived where it goes; what is there after `within` seconds can be read, too.
+        """Wait until the navigation has ended, for at most `within` seconds; a partly loaded page can also be read.
 
-        A navigation that fails arrives at Chromium's page of errors. Playwright tells of the failure before that.
+        A failed navigation ends on Chromium's error page. Playwright reports the failure before that.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(within):
@@ -91,8 +91,8 @@ class BrowserPage:
             tree = await session.send("Page.getFrameTree")
             frame = {"frameId": tree["frameTree"]["frame"]["id"]}
             world = await session.send("Page.createIsolatedWorld", frame)
-            asked = {"expression": _LOOK, "contextId": world["executionContextId"]}
-            answer = await session.send("Runtime.evaluate", {**asked, "returnByValue": True})
+            parameters = {"expression": _LOOK, "contextId": world["executionContextId"]}
+            answer = await session.send("Runtime.evaluate", {**parameters, "returnByValue": True})
         finally:
             self._start_task(session.detach())
         title, size = json.loads(answer["result"].get("value", _TOO_LONG))
@@ -104,7 +104,7 @@ class BrowserPage:
 
     @contextmanager
     def used(self) -> Iterator[None]:
-        """Work with the page: it is not idle meanwhile."""
+        """Use the page; it is not idle during the `with` block."""
         self._users += 1
         try:
             yield
@@ -113,14 +113,14 @@ class BrowserPage:
             self.used_at = asyncio.get_running_loop().time()
 
     def take_notes(self) -> list[str]:
-        """Return what there is to say besides the page's text, once."""
+        """Return and clear the notes on events that the page's text does not show."""
         notes, self._notes = self._notes, []
         refused = list(self.proxy.problems.values())[:_NOTES]
         self.proxy.problems.clear()
         return [*notes, *(f"Not loaded: {sentence}" for sentence in refused)]
 
     async def aclose(self, *, within: float) -> None:
-        """Close the page and cut its connections. What the browser does not do in time ends with the browser."""
+        """Close the page and cut its connections. Work that it does not finish in time ends with the browser."""
         await self.proxy.aclose()
         closing = self._start_task(self.page.context.close())
         await asyncio.wait({closing}, timeout=within)
@@ -150,11 +150,11 @@ class BrowserPage:
         self._start_task(page.close())
 
     def _dismiss(self, dialog: "Dialog") -> None:
-        if dialog.type == "beforeunload":  # to dismiss this one would be to stay on the page
+        if dialog.type == "beforeunload":  # to dismiss it would keep the browser on the page
             self._start_task(dialog.accept())
             return
-        said = shown(dialog.message, limit=_WORDS)
-        self._add_note(f"The page showed a dialog, which was dismissed: {said!r}")
+        message = shown(dialog.message, limit=_WORDS)
+        self._add_note(f"The page showed a dialog, which was dismissed: {message!r}")
         self._start_task(dialog.dismiss())
 
     def _add_note(self, sentence: str) -> None:
@@ -174,7 +174,7 @@ class BrowserPage:
 
 
 async def open_page(browser: "Browser", *, settings: SettingsSource) -> BrowserPage:
-    """Open an empty page whose only way to the network is a proxy of its own."""
+    """Open an empty page that reaches the network only through a separate proxy."""
     proxy = BrowserProxy(settings)
     try:
         context = await browser.new_context(

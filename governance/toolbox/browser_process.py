@@ -1,7 +1,8 @@
 """The browser of one event loop: a Chromium, and one page for each scope.
 
-One task owns the browser from start to end. It starts with the first page, and closes idle pages. It ends the browser
-when it has had none for as long. Calls only wait for it: a cancelled call leaves nothing half done.
+One task owns the browser from start to end. It starts the browser for the first page, closes idle pages, and ends the
+browser when it has been without pages for as long. Calls only wait for the task, so that a cancelled call leaves no
+half-finished work.
 """
 
 import asyncio
@@ -9,6 +10,7 @@ import logging
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from governance.core.containment import outside
 from governance.core.exceptions import ToolFailed
 from governance.toolbox.browser_page import BrowserPage, open_page
 from governance.toolbox.chromium import launched
@@ -33,7 +35,7 @@ class BrowserProcess:
         self._owners: dict[asyncio.Future[Browser], asyncio.Task[None]] = {}
         self._changed = asyncio.Event()
         self._used_at = 0.0
-        self._ends = False
+        self._is_closing = False
 
     def find(self, scope: str) -> BrowserPage | None:
         """Return the scope's page if it has one."""
@@ -41,40 +43,44 @@ class BrowserProcess:
         return tab if tab is not None and tab.is_usable else None
 
     async def open(self, scope: str) -> BrowserPage:
-        """Return the scope's page, a new one if it has none. Raise `ToolFailed` if there cannot be one."""
+        """Return the scope's page; open one if needed. Raise `ToolFailed` if that fails."""
         if (tab := self.find(scope)) is not None:
             return tab
         opening = self._opening.get(scope)
         if opening is None:
             self._make_room()
-            opening = asyncio.create_task(self._open(scope), name="opening a web page")
+            opening = asyncio.create_task(
+                self._open(scope), name="opening a web page", context=outside()
+            )
             self._opening[scope] = opening
         return await asyncio.shield(opening)
 
     def close(self, scope: str) -> "asyncio.Task[None]":
         """Remove the scope's page, even one that is being opened; the task ends when it is closed."""
         tab, opening = self._tabs.pop(scope, None), self._opening.pop(scope, None)
-        closing = asyncio.create_task(self._close(tab, opening), name="closing a web page")
+        closing = asyncio.create_task(
+            self._close(tab, opening), name="closing a web page", context=outside()
+        )
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
         return closing
 
     def touch(self) -> None:
-        """Look again who is idle."""
+        """Record a use, and check again for idle pages."""
         self._used_at = asyncio.get_running_loop().time()
         self._changed.set()
 
     async def aclose(self) -> None:
-        """Close every page and end the browser; one that is still starting is given up."""
-        self._ends = True
+        """Close every page and end the browser, even one that is still starting."""
+        self._is_closing = True
         for scope in {*self._tabs, *self._opening}:
             self.close(scope)
         self._changed.set()
         for ready, owner in self._owners.items():
             if not ready.done():
                 owner.cancel()
-        if waiting := {*self._closing, *self._owners.values()}:
-            await asyncio.wait(waiting)
+        if tasks := {*self._closing, *self._owners.values()}:
+            await asyncio.wait(tasks)
 
     async def _open(self, scope: str) -> BrowserPage:
         try:
@@ -102,7 +108,7 @@ class BrowserProcess:
         self.touch()
 
     def _make_room(self) -> None:
-        """Close the page that was used longest ago, if there are too many. Raise `ToolFailed` if all are in use."""
+        """Close the least recently used page, if there are too many. Raise `ToolFailed` if all are in use."""
         most = self._settings().browser_max_pages
         if len(self._tabs) + len(self._opening) < most:
             return
@@ -114,11 +120,13 @@ class BrowserProcess:
         self.close(min(idle)[1])
 
     async def _started(self) -> "Browser":
-        if self._ends:
+        if self._is_closing:
             raise ToolFailed(_ENDS)
         if self._browser is None:
             ready = self._browser = asyncio.get_running_loop().create_future()
-            owner = asyncio.create_task(self._run(ready), name="owner of the browser")
+            owner = asyncio.create_task(
+                self._run(ready), name="owner of the browser", context=outside()
+            )
             self._owners[ready] = owner
             owner.add_done_callback(lambda _: self._owners.pop(ready))
         return await asyncio.shield(self._browser)
@@ -143,9 +151,9 @@ class BrowserProcess:
             self._forget_browser(ready)
 
     async def _run_until_idle(self, browser: "Browser") -> None:
-        """Wait until the browser was idle for a while, or is gone; close idle pages meanwhile."""
+        """Close idle pages until the browser has been idle for a while or has ended."""
         loop = asyncio.get_running_loop()
-        while not self._ends and browser.is_connected():
+        while not self._is_closing and browser.is_connected():
             self._changed.clear()
             idle_after, now = self._settings().browser_idle, loop.time()
             for scope, tab in list(self._tabs.items()):
@@ -168,7 +176,7 @@ class BrowserProcess:
             return
 
     def _forget_browser(self, ready: "asyncio.Future[Browser]") -> None:
-        """Let the next page start a new browser; the pages of this one are gone."""
+        """Forget the browser and its pages, so that the next page starts a new one."""
         if self._browser is ready:
             self._browser = None
             for scope in list(self._tabs):
@@ -176,10 +184,10 @@ class BrowserProcess:
 
 
 def _fail(ready: "asyncio.Future[Browser]", error: ToolFailed) -> None:
-    """Tell who waits for the browser that there is none."""
+    """Fail the calls that wait for the browser."""
     if not ready.done():
         ready.set_exception(error)
-        ready.exception()  # retrieved: perhaps no call waits
+        ready.exception()  # retrieve the exception, because no call may be waiting
 
 
 _ENDS = "The server is shutting down."

@@ -1,8 +1,8 @@
 """The proxy of a browser page, its only way to the network: it checks every host that the page requests.
 
-Chromium resolves no names itself and sends nothing past its proxy. So the rules of `web_fetch` hold for every request
-of a page: redirects, pictures, scripts, WebSockets. It connects to the address that it has checked. The protocol is
-SOCKS 5 (RFC 1928), of which Chromium needs one command.
+Chromium resolves no names itself and sends nothing past its proxy. Therefore the rules of `web_fetch` apply to every
+request of a page: redirects, pictures, scripts, WebSockets. It connects to the address that it has checked. The
+protocol is SOCKS 5 (RFC 1928), of which Chromium needs one command.
 """
 
 import asyncio
@@ -25,8 +25,8 @@ _GRANTED, _REFUSED, _UNREACHABLE = 0, 2, 5
 _NOWHERE = b"\x00\x01" + b"\x00" * 6  # the address that a reply must contain and no client reads
 _PIECE = 65_536
 _REMEMBERED = 20
-_LOOKUPS = 4  # at once: the calls of everyone share the threads for them
-# What Chromium asks its maker about on its own account, such as the forms of a page.
+_LOOKUPS = 4  # concurrent lookups; all calls share their threads
+# Hosts that Chromium contacts by itself, for example about the forms of a page.
 _NOT_THE_PAGES = frozenset(
     {
         "clientservices.googleapis.com",
@@ -39,7 +39,7 @@ _NOT_THE_PAGES = frozenset(
 
 
 class BrowserProxy:
-    """A proxy on the loopback. `problems` says of each host that could not be reached why, in sentences."""
+    """A proxy on the loopback. `problems` maps each unreachable host to a sentence with the reason."""
 
     def __init__(self, settings: SettingsSource) -> None:
         self.problems: dict[str, str] = {}
@@ -77,7 +77,7 @@ class BrowserProxy:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             await self._connect(reader, writer)
-        except (OSError, EOFError, ValueError):  # it went away, or speaks something else
+        except (OSError, EOFError, ValueError):  # the client disconnected, or uses another protocol
             pass
         finally:
             writer.close()
@@ -166,7 +166,7 @@ async def _reply(writer: asyncio.StreamWriter, code: int) -> None:
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Pass on what comes until one side has ended."""
+    """Relay data until one side closes."""
     with suppress(OSError):
         while piece := await reader.read(_PIECE):
             writer.write(piece)

@@ -1,6 +1,6 @@
 """The control group of all processes of a command, where systemd has delegated a subtree to the server.
 
-`Delegate=memory pids` in the server's unit does that. It touches nothing else, even as root.
+`Delegate=memory pids` in the server's unit delegates it. Nothing outside the subtree is touched, even as root.
 """
 
 import contextlib
@@ -18,13 +18,13 @@ from governance.toolbox.resource_limits import ResourceLimits
 logger = logging.getLogger(__name__)
 
 _MOUNT = Path("/sys/fs/cgroup")
-_SERVER = "server"  # where the server itself goes: a group with groups below it may hold no process
+_SERVER = "server"  # the server's own group, because a group with subgroups may hold no process
 _NEEDED = ("memory", "pids")
-_MARK = "user.delegate"  # an attribute by which systemd says so, 251 or newer
+_MARK = "user.delegate"  # an attribute with which systemd (251 or newer) marks a delegated group
 _ENTER = 'echo $$ >"$0" && exec "$@"'
 _EVENTS = (("memory.events", "oom_kill", "memory"), ("pids.events", "max", "processes"))
-_WAIT = 1.0  # seconds for what was killed to be gone
-_COMMAND = "command"  # how the names of groups begin, before the pid of their server
+_WAIT = 1.0  # seconds for killed processes to end
+_COMMAND = "command"  # the prefix of group names; the server's pid follows
 
 _open: "weakref.WeakSet[CommandGroup]" = weakref.WeakSet()
 _opening = threading.Lock()
@@ -32,22 +32,21 @@ _opening = threading.Lock()
 
 @functools.cache
 def find_group() -> str:
-    """Return the path of the group below which commands may have groups of their own, or nothing.
-
-    Prepares it, once in a process: call it in a thread.
+    """Return the path of the parent for commands' groups, or an empty text. Prepares it once per process, so call it
+    in a thread.
     """
     try:
-        own = _own_group()
-        if own is None or os.getxattr(own, _MARK) != b"1":
+        own_group = _own_group()
+        if own_group is None or os.getxattr(own_group, _MARK) != b"1":
             return ""
-    except OSError:  # it has no such mark
+    except OSError:  # the group is not marked as delegated
         return ""
     try:
-        _prepare(own)
+        _prepare(own_group)
     except OSError as error:
         logger.warning("Commands get no control group of their own: %s", error.strerror)
         return ""
-    return str(own)
+    return str(own_group)
 
 
 def open_group(limits: ResourceLimits) -> "CommandGroup | None":
@@ -78,7 +77,7 @@ class CommandGroup:
             ("memory.oom.group", 1),
         ):
             if value or name == "memory.swap.max":
-                with contextlib.suppress(OSError):  # a system without swap has no limit of it
+                with contextlib.suppress(OSError):  # a system without swap has no such limit
                     (self.path / name).write_text(str(value))
 
     def wrap(self, arguments: tuple[str, ...]) -> tuple[str, ...]:
@@ -86,8 +85,8 @@ class CommandGroup:
         return ("/bin/sh", "-c", _ENTER, str(self.path / "cgroup.procs"), *arguments)
 
     def close(self) -> str:
-        """Kill the rest of the group and remove it. Return the name of the limit that was hit, or nothing."""
-        met = " and ".join(
+        """Kill the rest of the group and remove it. Return the names of the limits that were reached; may be empty."""
+        reached = " and ".join(
             word for file, key, word in _EVENTS if _read_event(self.path / file, key)
         )
         _kill(self.path)
@@ -96,14 +95,14 @@ class CommandGroup:
             time.sleep(0.01)
         with _opening:
             _open.discard(self)
-        return met
+        return reached
 
 
 def _own_group() -> Path | None:
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         if line.startswith("0::/"):
-            place = _MOUNT / line.removeprefix("0::/")
-            return place.parent if place.name == _SERVER else place
+            path = _MOUNT / line.removeprefix("0::/")
+            return path.parent if path.name == _SERVER else path
     return None
 
 
@@ -117,12 +116,12 @@ def _prepare(own: Path) -> None:
 
 
 def _remove_left(own: Path) -> None:
-    """Remove groups that nobody has closed: their call was cancelled while they were made, or their server was killed."""
-    kept = {group.path for group in _open}
+    """Remove leftover groups: of calls that were cancelled while a group was made, and of servers that were killed."""
+    open_paths = {group.path for group in _open}
     for path in own.glob(f"{_COMMAND}-[0-9]*-*"):
         pid = path.name.split("-")[1]
         is_others = pid != str(os.getpid()) and Path("/proc", pid).exists()
-        if path not in kept and not is_others and not _is_removed(path):
+        if path not in open_paths and not is_others and not _is_removed(path):
             _kill(path)  # the next one removes it
 
 

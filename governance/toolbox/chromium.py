@@ -1,6 +1,6 @@
-"""A Chromium that is installed here: found, started without any way around our proxy, and ended with all its processes.
+"""Finds an installed Chromium, starts it so that it cannot bypass our proxy, and ends it with all its processes.
 
-It is never downloaded. Playwright, an extra of this package, speaks with it and is imported only when it is needed.
+It is never downloaded. Playwright, an extra of this package, controls it and is imported only when it is needed.
 """
 
 import asyncio
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from governance.core.exceptions import ToolFailed
 from governance.core.process_groups import kill_tagged_processes
+from governance.threads import run_in_thread
 from governance.toolbox.settings import BrowserSandbox, ToolboxSettings
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ logger = logging.getLogger(__name__)
 _PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 NOT_INSTALLED = (
     "The browser is not installed on this server. An administrator can install it: the extra `browser` of "
-    "django-turnkeeper, and the program Chromium. Use web_fetch meanwhile."
+    "django-turnkeeper, and the program Chromium. Use web_fetch instead."
 )
 _TAG = "TURNKEEPER_BROWSER"
 _ARGUMENTS = (
@@ -39,7 +40,7 @@ _ARGUMENTS = (
     "--disable-quic",
     "--disable-gpu",
 )
-# What Playwright and Chromium say of it, each at another moment of a navigation.
+# The messages of Playwright and Chromium for an aborted navigation, at its different stages.
 _CHANGING = re.compile(
     "context was destroyed|Cannot find (default execution )?context|target navigated or closed|by another navigation|"
     "frame (was|got) detached",
@@ -49,22 +50,22 @@ _NETWORK_ERROR = re.compile(r"net::(ERR_[A-Z0-9_]{1,60})")
 
 
 async def load_playwright() -> ModuleType:
-    """Return Playwright's module. Raise `ToolFailed` where it is not installed."""
+    """Return Playwright's module. Raise `ToolFailed` if it is not installed."""
     try:
-        return await asyncio.to_thread(importlib.import_module, "playwright.async_api")
+        return await run_in_thread(importlib.import_module, "playwright.async_api")
     except ImportError as error:
         raise ToolFailed(NOT_INSTALLED) from error
 
 
 def find_program(settings: ToolboxSettings) -> str | None:
-    """Return the program of an installed Chromium, or None."""
+    """Return the path of an installed Chromium executable, or None."""
     if settings.browser_path:
         return shutil.which(settings.browser_path)
     return next(filter(None, map(shutil.which, _PROGRAMS)), None)
 
 
 def uses_own_sandbox(settings: ToolboxSettings) -> bool:
-    """Whether Chromium shall use its own sandbox, which does not work for root."""
+    """Whether Chromium should use its own sandbox, which does not work for root."""
     if settings.browser_sandbox is BrowserSandbox.AUTO:
         return os.geteuid() != 0
     return settings.browser_sandbox is BrowserSandbox.ON
@@ -72,13 +73,11 @@ def uses_own_sandbox(settings: ToolboxSettings) -> bool:
 
 @asynccontextmanager
 async def launched(playwright: ModuleType, settings: ToolboxSettings) -> AsyncIterator["Browser"]:
-    """Yield a running Chromium; at exit none of its processes is left.
-
-    Raises:
-        ToolFailed: there is none, or it does not start.
+    """Yield a running Chromium; at exit all its processes have ended. Raise `ToolFailed` if it is missing or does not
+    start.
     """
     tag, within = uuid.uuid4().hex, settings.browser_close_timeout
-    home = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="turnkeeper-browser-"))
+    home = Path(await run_in_thread(tempfile.mkdtemp, prefix="turnkeeper-browser-"))
     try:
         async with _driven(playwright, tag=tag, within=within) as driver:
             browser = await _launch(
@@ -91,22 +90,24 @@ async def launched(playwright: ModuleType, settings: ToolboxSettings) -> AsyncIt
                     async with asyncio.timeout(within):
                         await browser.close()
     finally:
-        await asyncio.to_thread(shutil.rmtree, home, ignore_errors=True)
+        await run_in_thread(shutil.rmtree, home, ignore_errors=True)
 
 
 @asynccontextmanager
 async def _driven(
     playwright: ModuleType, *, tag: str, within: float
 ) -> AsyncIterator["Playwright"]:
-    """Yield Playwright with its driver, which starts browsers; at exit neither it nor what has the tag is left."""
+    """Yield Playwright with its driver, which starts browsers; at exit the driver and all tagged processes have
+    ended.
+    """
     manager = playwright.async_playwright()
     starting = asyncio.create_task(manager.start(), name="start of the browser's driver")
     try:
-        yield await asyncio.shield(starting)  # one that has half started cannot be stopped
+        yield await asyncio.shield(starting)  # a partly started driver cannot be stopped
     finally:
         try:
             await asyncio.wait({starting}, timeout=within)
-            # The driver waits for a browser that hangs; then it would be killed before it has cleaned up.
+            # The driver would wait for a browser that hangs, and be killed before its cleanup.
             await kill_tagged_processes(f"{_TAG}={tag}")
             with suppress(TimeoutError):
                 async with asyncio.timeout(within):
@@ -119,7 +120,7 @@ async def _driven(
 
 async def _kill(manager: Any, *, within: float) -> None:
     """Kill the driver if it has not ended."""
-    try:  # Playwright has no public way to its process
+    try:  # Playwright has no public API for its process
         process = manager._client._transport._proc
     except AttributeError:
         return
@@ -140,11 +141,11 @@ async def _launch(
     tag: str,
     home: Path,
 ) -> "Browser":
-    program = await asyncio.to_thread(find_program, settings)
+    program = await run_in_thread(find_program, settings)
     if program is None:
         raise ToolFailed(
             "No Chromium is installed on this server. An administrator can install it, or name it: "
-            "GOVERNANCE_BROWSER_PATH. Use web_fetch meanwhile."
+            "GOVERNANCE_BROWSER_PATH. Use web_fetch instead."
         )
     try:
         return await chromium.launch(
@@ -162,7 +163,7 @@ async def _launch(
         logger.warning("Chromium could not be started", exc_info=error)
         raise ToolFailed(
             "The browser could not be started. The reason is in the server's log: often its sandbox, which an "
-            "administrator can switch off (GOVERNANCE_BROWSER_SANDBOX). Use web_fetch meanwhile."
+            "administrator can switch off (GOVERNANCE_BROWSER_SANDBOX). Use web_fetch instead."
         ) from error
 
 
@@ -175,8 +176,8 @@ def _environment(home: Path, tag: str) -> dict[str, str | float | bool]:
     }
 
 
-def goes_on(error: Exception) -> bool:
-    """Whether it failed because the page went to another one by itself in that moment."""
+def is_navigating(error: Exception) -> bool:
+    """Whether the action failed because the page navigated by itself."""
     return _CHANGING.search(str(error)) is not None
 
 
@@ -185,22 +186,20 @@ def explain(error: Exception, playwright: ModuleType, *, problems: dict[str, str
     text = str(error)
     if isinstance(error, playwright.TimeoutError):
         return (
-            "That did not work in time: it is not on the page, hidden, or covered. Read the page again, and name the "
+            "That did not work in time: the element is not on the page, hidden, or covered. Read the page again, and name the "
             "target by its ref."
         )
-    if found := _NETWORK_ERROR.search(text):
-        if found[1] == "ERR_ABORTED":
+    if match := _NETWORK_ERROR.search(text):
+        if match[1] == "ERR_ABORTED":
             return "The address gave no page: it is empty, or a download, which is refused. Use web_fetch."
-        return next(reversed(problems.values()), f"The page could not be loaded ({found[1]}).")
+        return next(reversed(problems.values()), f"The page could not be loaded ({match[1]}).")
     if "Download is starting" in text:
         return "The address is a download, which is refused. Use web_fetch."
     if "has been closed" in text or "crashed" in text:
         return "The page was closed or has crashed. Open it again."
-    if goes_on(error):
-        return "The page goes on to another one all the time, so it cannot be worked with. Use web_fetch."
+    if is_navigating(error):
+        return "The page keeps navigating to another one, so it cannot be used. Use web_fetch."
     if "strict mode violation" in text:
-        return (
-            "More than one element fits this target. Read the page and name the target by its ref."
-        )
-    logger.warning("The browser could not do what it was asked for", exc_info=error)
+        return "More than one element matches this target. Read the page and name the target by its ref."
+    logger.warning("The browser could not perform an action", exc_info=error)
     return "The browser could not do that with this target. Read the page and choose another one."

@@ -1,10 +1,9 @@
 """An HTTP client that connects only to checked addresses.
 
-It connects to the address that it has checked, at every redirect. So a name that resolves differently a moment later
-(DNS rebinding) changes nothing.
+It connects to the address that it has checked, also after every redirect. A name that later resolves to another address
+(DNS rebinding) therefore has no effect.
 """
 
-import asyncio
 import ssl
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,6 +13,7 @@ import httpx
 from governance.core.exceptions import ToolFailed
 from governance.core.excerpts import excerpt
 from governance.core.tools import ToolContext
+from governance.threads import run_in_thread
 from governance.toolbox.addresses import Unreachable, resolve, send_pinned
 from governance.toolbox.http_body import HttpBody, read_body
 from governance.toolbox.known_hosts import canonical, host_of, refuse_unknown
@@ -36,19 +36,19 @@ class ServerRefused(ToolFailed):
 
 
 class Authorities:
-    """Whom to trust in TLS: read from the disk once, at the first use."""
+    """The trusted TLS authorities, read from the disk once, at the first use."""
 
     def __init__(self) -> None:
         self._tls: ssl.SSLContext | None = None
 
     async def load(self) -> ssl.SSLContext:
         if self._tls is None:
-            self._tls = await asyncio.to_thread(httpx.create_ssl_context)
+            self._tls = await run_in_thread(httpx.create_ssl_context)
         return self._tls
 
 
 class WebClient:
-    """Asks servers on behalf of one call. `trusted` is a server that the administrator chose, wherever it is."""
+    """Sends requests on behalf of one call. `trusted` is a server that the administrator chose; its address may be private."""
 
     def __init__(
         self,
@@ -69,11 +69,13 @@ class WebClient:
         Raises:
             ServerRefused: the server answered with an error status.
             Unreachable: the address does not answer, or its answer cannot be read.
-            ToolFailed: the address is not allowed, or what it gives is no text.
+            ToolFailed: the address is not allowed, or the response is not text.
         """
         try:
             async with self._open(headers or {}) as client:
                 return await self._follow(client, url)
+        except httpx.InvalidURL:
+            raise ToolFailed("The address redirects to one that is not a web address.") from None
         except httpx.HTTPError as error:
             raise Unreachable(_explain(error, settings=self._settings)) from error
 
@@ -93,9 +95,9 @@ class WebClient:
 
     async def _follow(self, client: httpx.AsyncClient, url: httpx.URL) -> HttpBody:
         settings = self._settings
-        asked_for = canonical(host_of(url))
+        requested_host = canonical(host_of(url))
         for _ in range(settings.web_max_redirects + 1):
-            if canonical(host_of(url)) != asked_for:
+            if canonical(host_of(url)) != requested_host:
                 refuse_unknown(host_of(url), settings)
             self._context.progress(f"Asking {shown(host_of(url))}")
             answer = await self._ask(client, url)
@@ -105,14 +107,14 @@ class WebClient:
         raise ToolFailed(f"The address redirects more than {settings.web_max_redirects} times.")
 
     async def _ask(self, client: httpx.AsyncClient, url: httpx.URL) -> HttpBody | httpx.URL:
-        """Return the body, or where a redirect leads."""
+        """Return the body, or the target of a redirect."""
         async with client.stream("GET", url) as response:
             if response.next_request is not None:
                 return response.next_request.url
             body = await read_body(response, self._context, limit=self._settings.web_max_bytes)
         if response.is_error:
-            said = excerpt(body.decode(), limit=_ERROR_EXCERPT) if body.is_text else ""
-            sentence = f"{_describe(response)}\n{said}".rstrip()
+            error_excerpt = excerpt(body.decode(), limit=_ERROR_EXCERPT) if body.is_text else ""
+            sentence = f"{_describe(response)}\n{error_excerpt}".rstrip()
             raise ServerRefused(sentence, status=response.status_code)
         return body
 
@@ -153,7 +155,7 @@ class CheckedTransport(httpx.AsyncBaseTransport):
 
 
 def parse(url: str) -> httpx.URL:
-    """Return the address. Raise `ToolFailed` if it is none of the web."""
+    """Return the parsed address. Raise `ToolFailed` if it is not a web address."""
     try:
         return check(httpx.URL(url.strip()))
     except (httpx.InvalidURL, ValueError):
@@ -161,7 +163,7 @@ def parse(url: str) -> httpx.URL:
 
 
 def check(url: httpx.URL) -> httpx.URL:
-    """Return the address. Raise `ToolFailed` if it is none that may be asked."""
+    """Return the parsed address. Raise `ToolFailed` if requests to it are not allowed."""
     if url.scheme not in {"http", "https"} or not url.host or len(str(url)) > _URL_LENGTH:
         raise ToolFailed("Only http:// and https:// addresses can be fetched.")
     if url.port is not None and url.port > _LAST_PORT:
@@ -191,4 +193,4 @@ def _explain(error: httpx.HTTPError, *, settings: ToolboxSettings) -> str:
         return f"The server said nothing for {settings.web_read_timeout:g} s. Try again later."
     if isinstance(error, httpx.ConnectError):
         return "No secure or plain connection to the server could be made. Check the address."
-    return "The server broke the connection or gave no valid HTTP answer. Try again later."
+    return "The server closed the connection or sent no valid HTTP answer. Try again later."

@@ -17,6 +17,7 @@ from governance.core.exceptions import ToolFailed
 from governance.core.parent_guard import ShellGuard
 from governance.core.process_groups import GroupEnding, terminate_group, wait_for_exit
 from governance.core.tools import ToolContext
+from governance.threads import run_in_thread
 from governance.toolbox.cgroups import CommandGroup
 from governance.toolbox.output import Output
 from governance.toolbox.sandbox import Mode, Sandbox, read_child
@@ -32,7 +33,7 @@ _SIGNAL_BASE = 128  # how shells, and bubblewrap, report a death by a signal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """All that is needed to start a program. `identities`: see `Sandbox.wrap`."""
+    """The description of a program to start. `identities` and `writes`: see `Sandbox.wrap`."""
 
     arguments: tuple[str, ...]
     directory: Path
@@ -41,30 +42,33 @@ class Launch:
     sandbox: Sandbox
     identities: Mapping[Path, str]
     group: CommandGroup | None = None
+    writes: bool = True
 
 
 class _Running:
-    """A started program. In a sandbox `told` is where that tells who leads the session inside, `tag` marks them all."""
+    """A started program. In a sandbox, bubblewrap reports the leader of the inner session on the pipe `report`; `tag`
+    marks all processes.
+    """
 
     def __init__(
         self,
         process: subprocess.Popen[bytes],
         *,
-        told: int | None,
+        report: int | None,
         tag: str | None,
         guard: ShellGuard | None,
     ) -> None:
         self.process = process
         self.tag = tag
-        self._told = told
+        self._report = report
         self._guard = guard
 
     def find_inner(self) -> int | None:
         """Return the leader of the session inside the sandbox, if there is one and it is known yet."""
-        if self._told is None:
+        if self._report is None:
             return None
         try:
-            return read_child(os.read(self._told, _INFO_SIZE))
+            return read_child(os.read(self._report, _INFO_SIZE))
         except BlockingIOError:
             return None
 
@@ -73,20 +77,20 @@ class _Running:
         if self._guard is not None:
             self._guard.cut(spare=True)
             self._guard = None
-        if self._told is not None:
-            os.close(self._told)
-            self._told = None
+        if self._report is not None:
+            os.close(self._report)
+            self._report = None
 
 
-def scrub(*, home: Path, passed: Sequence[str] = ()) -> dict[str, str]:
-    """Return a program's environment: nothing of the server's but what was named."""
+def scrub(*, home: Path, variables: Sequence[str] = ()) -> dict[str, str]:
+    """Return a program's environment: only the named variables of the server's."""
     return {
         "PATH": SEARCH_PATH,
         "HOME": str(home),
         "LANG": "C.UTF-8",
         "TERM": "dumb",
         "TMPDIR": "/tmp",  # noqa: S108 - only named; the program makes its own files there
-    } | {name: os.environ[name] for name in passed if name in os.environ}
+    } | {name: os.environ[name] for name in variables if name in os.environ}
 
 
 async def run(
@@ -96,7 +100,7 @@ async def run(
     running = await _start(launch, output)
     try:
         status = await wait_for_exit(running.process)
-        # A child in the background may hold the pipe for ever, so its end is not waited for.
+        # A background child may hold the pipe forever, so this does not wait for its end.
         await output.drain(within=settings.exec_drain)
     except asyncio.CancelledError:
         output.flush()
@@ -110,7 +114,7 @@ async def run(
 
 
 def name_ending(status: int, *, sandbox: Sandbox) -> str:
-    """Return a phrase for the end of a program that failed."""
+    """Return a phrase on how a failed program ended."""
     if status < 0:
         return f"by the signal {_name_signal(-status)}"
     words = f"with exit code {status}"
@@ -123,11 +127,13 @@ async def _end(running: _Running, *, context: ToolContext, grace: float) -> None
     try:
         inner = running.find_inner()
         if inner is not None:
-            # First what runs inside, so that it has its grace: the sandbox around it has none to give.
+            # End the inner processes first, so that they get their grace, which the sandbox would not give them.
             await terminate_group(inner, grace=grace)
-        # A sandbox that is ended during its setup may leave a process behind: hence the tag.
+        # The tag finds a process that a sandbox ended during its setup may leave behind.
         ending = await terminate_group(running.process, grace=grace, sweep_tag=running.tag)
-    except asyncio.CancelledError:  # once more: SIGKILL is out already, the process is left to reap
+    except (
+        asyncio.CancelledError
+    ):  # for a second time: SIGKILL is sent, but the process is not reaped
         with suppress(TimeoutError):
             async with asyncio.timeout(grace):
                 await wait_for_exit(running.process)
@@ -139,10 +145,10 @@ async def _end(running: _Running, *, context: ToolContext, grace: float) -> None
 
 async def _start(launch: Launch, output: Output) -> _Running:
     if launch.sandbox.mode is Mode.NONE:
-        await asyncio.to_thread(_require, launch)
+        await run_in_thread(_require, launch)
     writable = await output.open()
-    told, telling = _open_info(launch.sandbox)
-    arguments, environment, tag = _wrapped(launch, telling)
+    info_reader, info_writer = _open_info(launch.sandbox)
+    arguments, environment, tag = _wrapped(launch, info_writer)
     guard = ShellGuard() if launch.sandbox.mode is Mode.NONE else None
     try:
         process = subprocess.Popen(  # noqa: ASYNC220, S603 - takes a millisecond; running commands is the purpose
@@ -154,37 +160,38 @@ async def _start(launch: Launch, output: Output) -> _Running:
             env=environment,
             start_new_session=True,
             umask=0o077,
-            pass_fds=() if telling is None else (telling,),
+            pass_fds=() if info_writer is None else (info_writer,),
         )
     except (OSError, ValueError) as error:
         output.close()
-        if told is not None:
-            os.close(told)
+        if info_reader is not None:
+            os.close(info_reader)
         if guard is not None:
             guard.cut(spare=False)
         raise _not_started(error) from error
     finally:
         os.close(writable)
-        if telling is not None:
-            os.close(telling)
+        if info_writer is not None:
+            os.close(info_writer)
         if guard is not None:
             guard.started()
-    return _Running(process, told=told, tag=tag, guard=guard)
+    return _Running(process, report=info_reader, tag=tag, guard=guard)
 
 
 def _wrapped(
-    launch: Launch, telling: int | None
+    launch: Launch, info_writer: int | None
 ) -> tuple[tuple[str, ...], Mapping[str, str], str | None]:
-    """Return the command in its sandbox, its environment, and the tag in it by which its processes are found."""
+    """Return the command in its sandbox, its environment, and the tag that marks its processes."""
     arguments = launch.sandbox.wrap(
         launch.arguments,
         workspace=launch.workspace,
         directory=launch.directory,
         identities=launch.identities,
+        writes=launch.writes,
     )
-    if telling is None:
+    if info_writer is None:
         return arguments, launch.environment, None
-    arguments = (arguments[0], "--info-fd", str(telling), *arguments[1:])
+    arguments = (arguments[0], "--info-fd", str(info_writer), *arguments[1:])
     if launch.group is not None:
         arguments = launch.group.wrap(arguments)
     tag = uuid.uuid4().hex
@@ -197,7 +204,7 @@ def _not_started(error: OSError | ValueError) -> ToolFailed:
 
 
 def _require(launch: Launch) -> None:
-    """Check for problems now that a guard's shell would report in its own words."""
+    """Check beforehand for a problem that the guard's shell would report in its own words."""
     if shutil.which(launch.arguments[0], path=launch.environment["PATH"]) is None:
         raise ToolFailed(f"The command could not be started: {os.strerror(errno.ENOENT)}.")
 
@@ -205,9 +212,9 @@ def _require(launch: Launch) -> None:
 def _open_info(sandbox: Sandbox) -> tuple[int | None, int | None]:
     if sandbox.mode is Mode.NONE:
         return None, None
-    told, telling = os.pipe()
-    os.set_blocking(told, False)
-    return told, telling
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    return reader, writer
 
 
 def _name_signal(number: int) -> str:

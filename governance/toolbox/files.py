@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from governance.core.exceptions import ToolFailed
-from governance.core.excerpts import spaced
+from governance.core.excerpts import ExactText, spaced
 from governance.core.registry import make_tool
 from governance.core.tools import Concurrency, Tool, ToolContext
 from governance.toolbox.settings import SettingsSource
@@ -30,7 +30,7 @@ WorkspacePath = Annotated[
 
 
 def make_file_tools(settings: SettingsSource) -> tuple[Tool, ...]:
-    """Return the tools. They run in threads: what they do is quick, and harmless if abandoned (T7)."""
+    """Return the tools. They run in threads, because they are quick and harmless if abandoned (T7)."""
     files = Files(settings)
     return (
         make_tool(files.read_file, title="Read a file", timeout=_TIMEOUT),
@@ -52,7 +52,7 @@ def make_file_tools(settings: SettingsSource) -> tuple[Tool, ...]:
 
 
 class Files:
-    """Reads and writes as the settings of the moment allow."""
+    """Reads and writes files according to the current settings."""
 
     def __init__(self, settings: SettingsSource) -> None:
         self._settings = settings
@@ -69,7 +69,7 @@ class Files:
         workspace = find_workspace(context, settings)
         with explained(path), open_for_reading(workspace, path) as binary:
             refuse_binary(binary, path)
-            # Lines end with \n only: what is shown is what edit_file compares with.
+            # Only \n ends a line, so that the model sees the text that edit_file compares.
             stream = io.TextIOWrapper(binary, encoding="utf-8", newline="\n")
             try:
                 text = read_window(
@@ -77,7 +77,7 @@ class Files:
                 )
             except UnicodeDecodeError:
                 raise not_text(path) from None
-        return text
+        return ExactText(text)
 
     def list_files(self, context: ToolContext, path: WorkspacePath = ".") -> str:
         """List a directory: directories end with "/", symbolic links with "@", files show their size in bytes."""
@@ -159,5 +159,5 @@ def _describe(entry: os.DirEntry[str]) -> str:
         return f"{name}/"
     try:
         return f"{name}  {spaced(entry.stat(follow_symlinks=False).st_size)}"
-    except OSError:  # gone meanwhile
+    except OSError:  # deleted in the meantime
         return name

@@ -1,8 +1,15 @@
-"""The git tools: what has changed, what was done, and a commit, in a repository of the workspace (G1)."""
+"""The git tools: what has changed, what was done, and a commit, in a repository of the workspace (G1).
 
-import asyncio
+Agents may write the configuration, hooks and filters that git obeys. Therefore git runs in the sandbox of commands,
+without a network, and the tools are disabled if there is no sandbox. The tools that only read get a read-only
+workspace.
+"""
+
+import functools
 import re
-from contextlib import AbstractAsyncContextManager
+import shutil
+from dataclasses import replace
+from email.utils import parseaddr
 from typing import Annotated
 
 from pydantic import Field
@@ -10,47 +17,60 @@ from pydantic import Field
 from governance.core.exceptions import ToolFailed
 from governance.core.registry import make_tool
 from governance.core.tools import Concurrency, Tool, ToolContext
-from governance.toolbox.git_changes import (
-    commit,
-    read_changes,
-    read_staged,
-    render_status,
-    write_tree,
-)
-from governance.toolbox.git_repository import paths_inside
-from governance.toolbox.git_shadow import ShadowRepository, open_shadow_repository
-from governance.toolbox.settings import SettingsSource
+from governance.threads import run_in_thread
+from governance.toolbox.cgroups import open_group
+from governance.toolbox.commands import SEARCH_PATH, Launch, name_ending, run, scrub
+from governance.toolbox.output import Output
+from governance.toolbox.quotas import measure, require_room
+from governance.toolbox.sandbox import Mode, find_sandbox, require_sandbox
+from governance.toolbox.settings import SandboxChoice, SettingsSource, ToolboxSettings
+from governance.toolbox.workspace import explained, find_workspace
 
 _TIMEOUT = 60.0
+_OFF = (
+    "The git tools are switched off on this server: git runs only in a sandbox, and there is none. An administrator finds"
+    " out more with `manage.py check`."
+)
 _REVISION = re.compile(r"[A-Za-z0-9_@][A-Za-z0-9_@./^~{}:+-]*")
 _LOG = "--format=commit %h%d%nAuthor: %an <%ae>%nDate:   %ad%n%n%w(0,4,4)%B"
+_OPTIONS = (
+    "--no-pager",
+    *("-c", "core.hooksPath=/dev/null"),
+    *("-c", "core.fsmonitor=false"),
+    *("-c", "core.quotePath=false"),
+    *("-c", "init.defaultBranch=main"),
+    *("-c", "status.relativePaths=false"),
+    *("-c", "advice.detachedHead=false"),
+    *("-c", "color.ui=false"),
+    *("-c", "gc.auto=0"),
+)
 _DIFF = ("--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=all")
-# Compares what is staged with a tree, the other way round than git would by itself.
-_INDEX_FIRST = ("--cached", "-R", "--src-prefix=b/", "--dst-prefix=a/")
+_ENVIRONMENT = {
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_LITERAL_PATHSPECS": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+}
 
 Directory = Annotated[str, Field(description="A directory of the repository, in the workspace.")]
 Paths = Annotated[
     tuple[str, ...],
-    Field(description="Files and directories, relative to the repository; empty: all."),
+    Field(description="Files and directories, relative to `directory`; empty: all."),
 ]
 
 
 def make_git_tools(settings: SettingsSource) -> tuple[Tool, ...]:
-    """Return the tools. None of them ever overlaps a call that changes files: those run alone (P2)."""
+    """Return the tools. They never overlap with a call that changes files, because such calls run alone (P2)."""
     tools = GitTools(settings)
+    make = functools.partial(make_tool, timeout=_TIMEOUT, off=lambda: "" if tools.can_run else _OFF)
     return (
-        *(
-            make_tool(function, title=title, timeout=_TIMEOUT)
-            for function, title in (
-                (tools.git_status, "Git status"),
-                (tools.git_diff, "Git diff"),
-                (tools.git_log, "Git log"),
-            )
-        ),
-        make_tool(
+        make(tools.git_status, title="Git status"),
+        make(tools.git_diff, title="Git diff"),
+        make(tools.git_log, title="Git log"),
+        make(
             tools.git_commit,
             title="Git commit",
-            timeout=_TIMEOUT,
             concurrency=Concurrency.EXCLUSIVE,
             side_effects=True,
         ),
@@ -58,17 +78,21 @@ def make_git_tools(settings: SettingsSource) -> tuple[Tool, ...]:
 
 
 class GitTools:
-    """Works on repositories as the settings of the moment allow."""
+    """Works on repositories according to the current settings."""
 
     def __init__(self, settings: SettingsSource) -> None:
         self._settings = settings
 
+    @property
+    def can_run(self) -> bool:
+        """Whether there is a sandbox. The first call in a process blocks, so make it in a thread."""
+        return _has_sandbox(self._settings().exec_sandbox)
+
     async def git_status(self, context: ToolContext, directory: Directory = ".") -> str:
         """Show the branch and the files that are changed, staged or not tracked."""
-        async with self._open(context, directory) as found:
-            staged = await read_staged(found)
-            changes = await read_changes(found)
-            return render_status(found, changes, staged)
+        return await self._git(
+            context, directory, "status", "--short", "--branch", "--untracked-files=all"
+        )
 
     async def git_diff(
         self,
@@ -82,16 +106,12 @@ class GitTools:
         staged: Annotated[bool, Field(description="Show what is staged.")] = False,
     ) -> str:
         """Show changes line by line: of the files, of what is staged, or between commits."""
-        async with self._open(context, directory) as found:
-            compared: tuple[str, ...] = _revision(revision)
-            if staged:
-                compared = ("--cached", *compared)
-            elif ".." not in revision:
-                # Of the work tree; by default compared with the index, the older side.
-                now = await write_tree(found, await read_changes(found, untracked=False))
-                compared = (*compared, now) if revision else (*_INDEX_FIRST, now)
-            said = await found.git("diff", *_DIFF, *compared, "--", *await _inside(found, paths))
-        return said or "There is no difference."
+        cached = ("--cached",) if staged else ()
+        compared = _revision(revision)
+        output = await self._git(
+            context, directory, "diff", *_DIFF, *cached, *compared, "--", *paths
+        )
+        return output or "There is no difference."
 
     async def git_log(
         self,
@@ -104,20 +124,13 @@ class GitTools:
         limit: Annotated[int, Field(ge=1, le=200, description="Commits to show.")] = 20,
     ) -> str:
         """Show commits, the newest first: number, author, date and message."""
-        async with self._open(context, directory) as found:
-            return await found.git(
-                "log",
-                f"--max-count={limit}",
-                "--no-color",
-                "--no-show-signature",
-                "--no-mailmap",
-                "--date=iso-strict",
-                "--decorate=short",
-                _LOG,
-                *_revision(revision),
-                "--",
-                *await _inside(found, paths),
-            )
+        options = ("--no-color", "--no-show-signature", "--no-mailmap", "--date=iso-strict")
+        return await self._git(
+            context,
+            directory,
+            *("log", f"--max-count={limit}", "--decorate=short", *options, _LOG),
+            *(*_revision(revision), "--", *paths),
+        )
 
     async def git_commit(
         self,
@@ -127,28 +140,102 @@ class GitTools:
         paths: Paths = (),
         *,
         init: Annotated[
-            bool, Field(description="Make the repository first: there is none.")
+            bool, Field(description="Create the repository first, if there is none.")
         ] = False,
     ) -> str:
         """Commit the changes of the given paths, or every change, new files included. Nothing is pushed anywhere."""
         if not message.strip():
             raise ToolFailed("The message is empty. Say what the commit does, and why.")
-        async with self._open(context, directory, init=init) as found:
-            return await commit(found, message, paths=await _inside(found, paths))
+        settings = self._settings()
+        top = (await run_in_thread(find_workspace, context, settings)).top
+        await run_in_thread(require_room, top, 1, token=context.token, settings=settings)
+        git = functools.partial(self._git, context, directory, writes=True)
+        if init:
+            await git("init", "--quiet")
+        await git("add", "--all", "--", *(paths or (".",)))
+        options = ("--no-verify", "--no-gpg-sign", "--cleanup=whitespace", f"--message={message}")
+        output = await git("commit", *options, *(("--only", "--", *paths) if paths else ()))
+        remark = await run_in_thread(measure, top, settings)
+        return "\n".join(filter(None, (output, remark)))
 
-    def _open(
-        self, context: ToolContext, directory: str, *, init: bool = False
-    ) -> AbstractAsyncContextManager[ShadowRepository]:
-        return open_shadow_repository(context, self._settings(), directory=directory, init=init)
+    async def _git(
+        self, context: ToolContext, directory: str, *arguments: str, writes: bool = False
+    ) -> str:
+        """Run git in the sandbox and return its output. Raise `ToolFailed` if it fails."""
+        settings = self._settings()
+        launch = await run_in_thread(
+            _prepare, context, settings, directory, arguments, writes=writes
+        )
+        output = Output(
+            replace(context, report=lambda _: None),
+            limit=settings.exec_output_limit,
+            interval=settings.exec_report_interval,
+        )
+        try:
+            status = await run(launch, output, context=context, settings=settings)
+        finally:
+            reached = await run_in_thread(launch.group.close) if launch.group else ""
+        if status == 0:
+            return output.text
+        if "not a git repository" in output.text:
+            raise ToolFailed(
+                "There is no git repository in this directory of the workspace. Name the directory that has one, or make"
+                " one: git_commit with `init`."
+            )
+        how = name_ending(status, sandbox=launch.sandbox)
+        limit = f" It reached its limit of {reached}." if reached else ""
+        raise ToolFailed(f"git {arguments[0]} ended {how}.{limit}\n{output.text}".rstrip())
 
 
-async def _inside(found: ShadowRepository, paths: tuple[str, ...]) -> tuple[str, ...]:
-    return await asyncio.to_thread(paths_inside, found.repository, paths)
+@functools.cache
+def _has_sandbox(choice: SandboxChoice) -> bool:
+    return find_sandbox(ToolboxSettings(exec_sandbox=choice)).mode is not Mode.NONE
+
+
+def _prepare(
+    context: ToolContext,
+    settings: ToolboxSettings,
+    directory: str,
+    arguments: tuple[str, ...],
+    *,
+    writes: bool,
+) -> Launch:
+    workspace = find_workspace(context, settings)
+    sandbox = replace(require_sandbox(settings), network=False)
+    if sandbox.mode is Mode.NONE:
+        raise ToolFailed(_OFF)
+    if shutil.which("git", path=SEARCH_PATH) is None:
+        raise ToolFailed("git could not be started: it is not installed on this server.")
+    parts = workspace.locate(directory)
+    with explained(directory), workspace.open_directory(parts):
+        pass
+    name, address = parseaddr(settings.git_author)
+    return Launch(
+        arguments=("git", *_OPTIONS, *arguments),
+        directory=workspace.root.joinpath(*parts),
+        environment={
+            **scrub(home=workspace.root),
+            **_ENVIRONMENT,
+            # A workspace may lie in the server's own checkout.
+            "GIT_CEILING_DIRECTORIES": str(workspace.root.parent),
+            "GIT_AUTHOR_NAME": name or address,
+            "GIT_AUTHOR_EMAIL": address,
+            "GIT_COMMITTER_NAME": name or address,
+            "GIT_COMMITTER_EMAIL": address,
+        },
+        workspace=workspace.root,
+        identities=workspace.identify(()),
+        sandbox=sandbox,
+        group=open_group(sandbox.limits),
+        writes=writes,
+    )
 
 
 def _revision(revision: str) -> tuple[str, ...]:
     if not revision:
         return ()
     if not _REVISION.fullmatch(revision):
-        raise ToolFailed("This is no name of a commit. Use what git_log shows, a branch or HEAD~1.")
+        raise ToolFailed(
+            "This is not the name of a commit. Use what git_log shows, a branch or HEAD~1."
+        )
     return ("--end-of-options", revision)

@@ -1,4 +1,4 @@
-"""The body of an HTTP answer, read up to a limit that also holds for what compressed bytes unfold to."""
+"""The body of an HTTP answer, read up to a limit that also applies to the decompressed bytes."""
 
 import asyncio
 import re
@@ -31,7 +31,7 @@ _CHARSET = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpBody:
-    """What was read, and from where. `is_whole` is False where the limit cut it."""
+    """A body and its address. `is_whole` is False if the limit cut it."""
 
     url: str
     status: int
@@ -42,25 +42,24 @@ class HttpBody:
 
     @property
     def size(self) -> int:
-        """Bytes read, unfolded."""
+        """The number of bytes, decompressed."""
         return len(self.content)
 
     @property
     def is_text(self) -> bool:
-        """Whether it can be shown: a textual type, or no type and nothing binary in it."""
+        """Whether the body is text: it has a textual type, or neither a type nor binary content."""
         if self.media_type:
             return _TEXTUAL.fullmatch(self.media_type) is not None
         return b"\0" not in self.content[:_SNIFF]
 
     @property
     def is_html(self) -> bool:
-        """Whether it is a web page."""
         return self.media_type in _HTML
 
     def decode(self) -> str:
         """Return the text; invalid bytes become U+FFFD."""
-        found = _META_CHARSET.search(self.content[:_SNIFF]) if self.is_html else None
-        charset = self.charset or (found[1].decode("ascii") if found else "")
+        match = _META_CHARSET.search(self.content[:_SNIFF]) if self.is_html else None
+        charset = self.charset or (match[1].decode("ascii") if match else "")
         try:
             return self.content.decode(
                 charset if _CHARSET.fullmatch(charset) else "utf-8", "replace"
@@ -72,11 +71,11 @@ class HttpBody:
 class _Decoder(Protocol):
     @property
     def has_ended(self) -> bool:
-        """Whether what follows is no part of the body."""
+        """Whether the compressed body has ended; later bytes are ignored."""
         ...
 
     def decode(self, data: bytes, *, room: int) -> bytes:
-        """Return what the bytes unfold to, `room` bytes at most."""
+        """Decompress the bytes, to at most `room` bytes."""
         ...
 
 
@@ -99,13 +98,15 @@ class _Gzip:
         try:
             return self._inflate.decompress(data, room)
         except zlib.error:
-            raise ToolFailed("The server sent compressed bytes that cannot be unfolded.") from None
+            raise ToolFailed(
+                "The server sent compressed bytes that cannot be decompressed."
+            ) from None
 
 
 async def read_body(response: httpx.Response, context: ToolContext, *, limit: int) -> HttpBody:
-    """Read the answer up to `limit` bytes, reporting how far it is. Raise `ToolFailed` if it is no text."""
-    media_type, _, rest = response.headers.get("Content-Type", "").partition(";")
-    charset = re.search(r"charset=[\"']?([\w.:-]{1,40})", rest, re.IGNORECASE)
+    """Read the answer up to `limit` bytes, and report progress. Raise `ToolFailed` if it is not text."""
+    media_type, _, parameters = response.headers.get("Content-Type", "").partition(";")
+    charset = re.search(r"charset=[\"']?([\w.:-]{1,40})", parameters, re.IGNORECASE)
     media_type = shown(media_type.strip().lower())
     if response.is_success and media_type and not _TEXTUAL.fullmatch(media_type):
         raise ToolFailed(f"The document is {media_type}: not text, so it is not shown.")
@@ -150,7 +151,7 @@ def _decoder(response: httpx.Response) -> _Decoder:
     if encoding in {"gzip", "x-gzip"}:
         return _Gzip()
     raise ToolFailed(
-        f"The server used the compression {shown(encoding)!r}, which is not understood."
+        f"The server used the compression {shown(encoding)!r}, which is not supported."
     )
 
 

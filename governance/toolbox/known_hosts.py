@@ -18,14 +18,14 @@ def unknown_host_of(settings: SettingsSource) -> Callable[[Mapping[str, Any]], s
         try:
             host = host_of(httpx.URL(url.strip())) if isinstance(url, str) else ""
         except (httpx.InvalidURL, ValueError):
-            return ""  # the tool refuses such an address itself
+            return ""  # the tool itself refuses an invalid address
         return "" if is_known(host, settings()) else canonical(host)
 
     return unknown_host
 
 
 def host_of(url: httpx.URL) -> str:
-    """Return the host as it is sent: a look-alike in another script becomes `xn--…`."""
+    """Return the host in the form in which it is sent: a look-alike in another script becomes `xn--…`."""
     return url.raw_host.decode("ascii")
 
 
@@ -54,7 +54,7 @@ def refuse_unknown(host: str, settings: ToolboxSettings) -> None:
 
 
 def _matches(name: str, pattern: str) -> bool:
-    known = canonical(pattern)
-    if known.startswith("*."):
-        return name == known[2:] or name.endswith(known[1:])
-    return name == known
+    known_host = canonical(pattern)
+    if known_host.startswith("*."):
+        return name == known_host[2:] or name.endswith(known_host[1:])
+    return name == known_host

@@ -1,4 +1,4 @@
-"""What a command prints: read from its pipe, reported in bounded pieces, kept in part."""
+"""A command's output: read from its pipe, reported in pieces of limited size, and kept in part."""
 
 import asyncio
 import codecs
@@ -15,7 +15,7 @@ class Output(asyncio.Protocol):
     """The reading end of a command's pipe.
 
     It joins pieces and reports them once per `interval`. After `detach` it still reads and discards the output while
-    someone holds the pipe. A background process must not die of a broken one.
+    the pipe is open, so that a background process does not die of a broken pipe.
     """
 
     def __init__(self, context: ToolContext, *, limit: int, interval: float) -> None:
@@ -31,7 +31,7 @@ class Output(asyncio.Protocol):
 
     @property
     def text(self) -> str:
-        """The beginning and the end of all that was printed."""
+        """The beginning and the end of the output."""
         return str(self._excerpt).rstrip("\n")
 
     async def open(self) -> int:
@@ -47,12 +47,11 @@ class Output(asyncio.Protocol):
         return writable
 
     def close(self) -> None:
-        """Give the pipe up."""
         if self._transport is not None:
             self._transport.close()
 
     def flush(self) -> None:
-        """Report what has come since the last report."""
+        """Report the output since the last report."""
         if self._context is None or not self._piece.total:
             return
         piece, self._piece = str(self._piece), Excerpt.within(_PIECE)
@@ -65,17 +64,17 @@ class Output(asyncio.Protocol):
         self.flush()
 
     def detach(self) -> None:
-        """Forget the call: nothing is kept or reported from here on."""
+        """Detach from the call: later output is neither kept nor reported."""
         self.flush()
         self._context = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport, to slow the command down if need be."""
+        """Store the transport, with which reading can be paused."""
         assert isinstance(transport, asyncio.ReadTransport)  # noqa: S101 - for the type checker
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Take what was printed."""
+        """Add a piece of output, which the next report includes."""
         self._add(self._decoder.decode(data))
         self._burst += len(data)
         if self._burst >= _BURST and self._transport is not None:
@@ -84,7 +83,7 @@ class Output(asyncio.Protocol):
             self._timer = asyncio.get_running_loop().call_later(self._interval, self._next_interval)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The last holder of the pipe has closed it."""
+        """Record the end of the output: every process has closed the pipe."""
         self._add(self._decoder.decode(b"", final=True))
         if self._timer is not None:
             self._timer.cancel()
@@ -95,7 +94,7 @@ class Output(asyncio.Protocol):
     def _add(self, text: str) -> None:
         if self._context is None:
             return
-        text = text.replace("\0", "\ufffd")  # databases take no NUL in a text
+        text = text.replace("\0", "\ufffd")  # PostgreSQL refuses NUL in text
         self._excerpt.add(text)
         self._piece.add(text)
 

@@ -1,7 +1,5 @@
-"""How much a workspace holds, and whether more may be written to it.
-
-What the file tools and git write is counted before, what a command has written after it. The file system may keep
-quotas besides: only those hold while a command runs.
+"""The quota of a workspace's size. Writes by the file tools and git are checked beforehand, those of a command
+afterwards. Only quotas of the file system can limit a command while it runs.
 """
 
 import math
@@ -9,18 +7,17 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
+from governance import file_trees
 from governance.core.cancellation import CancellationToken
 from governance.core.exceptions import ToolFailed
 from governance.core.excerpts import spaced
 from governance.toolbox.settings import ToolboxSettings
 
-_FRESH = 30.0  # seconds for which a measurement counts: other processes write, too
+_FRESH = 30.0  # seconds for which a measurement is valid, because other processes also write
 _SOON = 0.3  # seconds that a command's end may take longer; the next write measures again
-_MOST = 1000  # measurements that are kept
+_MOST = 1000  # the most cached measurements
 _BLOCK = 512  # bytes; the unit of `st_blocks`, on any file system
 
 _lock = threading.Lock()
@@ -30,9 +27,9 @@ _measured: dict[Path, tuple[int, float]] = {}
 def require_room(
     root: Path, more: int, *, token: CancellationToken, settings: ToolboxSettings
 ) -> None:
-    """Count `more` bytes that are about to be written. Raise `ToolFailed` if the workspace would hold too much.
+    """Reserve `more` bytes for a write. Raise `ToolFailed` if the workspace would become too large.
 
-    What takes no more room than before, `more` not being above zero, is never refused. Counting ends with the call.
+    A write that needs no more space (`more` ≤ 0) is never refused. A cancelled call stops the measurement.
     """
     if not settings.workspace_quota:
         return
@@ -44,32 +41,43 @@ def require_room(
 
 
 def measure(root: Path, settings: ToolboxSettings) -> str:
-    """Drop the cached size, and measure again if that is fast. Return a sentence if it is too large."""
+    """Drop the cached size of the workspace, and measure it again if that is quick.
+
+    Return a sentence if the workspace exceeds its quota, otherwise an empty text.
+    """
     if not settings.workspace_quota:
         return ""
     with _lock:
         _measured.pop(root, None)
-    used = _used(root, within=_SOON)
-    if used is None:
+    try:
+        size = _used(root, within=_SOON)
+    except OSError:  # the next write measures again
         return ""
-    _keep(root, used, time.monotonic())
-    return _full(used, settings) if used > settings.workspace_quota else ""
+    if size is None:
+        return ""
+    _keep(root, size, time.monotonic())
+    return _full(size, settings) if size > settings.workspace_quota else ""
 
 
 def size_on_disk(status: os.stat_result) -> int:
-    """Return the bytes that a file takes on disk: it may have holes."""
+    """Return the bytes that a file takes on disk, which are fewer than its size if it has holes."""
     return status.st_blocks * _BLOCK
 
 
 def _known(root: Path, *, token: CancellationToken) -> tuple[int, float]:
     now = time.monotonic()
     with _lock:
-        used, at = _measured.get(root, (0, -_FRESH))
+        size, at = _measured.get(root, (0, -_FRESH))
     if now - at < _FRESH:
-        return used, at
-    used = _used(root, within=math.inf, token=token) or 0
-    _keep(root, used, now)
-    return used, now
+        return size, at
+    try:
+        size = _used(root, within=math.inf, token=token) or 0
+    except OSError as error:
+        raise ToolFailed(
+            "The workspace could not be measured, since its directories change. Nothing was written. Try again."
+        ) from error
+    _keep(root, size, now)
+    return size, now
 
 
 def _keep(root: Path, used: int, at: float) -> None:
@@ -80,35 +88,30 @@ def _keep(root: Path, used: int, at: float) -> None:
 
 
 def _used(root: Path, *, within: float, token: CancellationToken | None = None) -> int | None:
-    """Return the bytes on disk of everything below, or None if measuring takes too long.
+    """Return the bytes on disk of everything below, at any depth, or None if measuring takes too long.
 
-    A file with several names counts once.
+    A file with several names is counted once. Raise `OSError` if a directory was moved during the walk.
     """
-    used, seen = 0, set()
-    pending = [str(root)]
+    used, inodes = 0, set()
     end = time.monotonic() + within
-    while pending:
+    if token is not None:
+        token.raise_if_cancelled()
+    for _directory, entry in file_trees.walk(root):
         if token is not None:
             token.raise_if_cancelled()
         if time.monotonic() > end:
             return None
-        for path, status in _statuses(pending.pop()):
+        try:
+            status = entry.stat(follow_symlinks=False)
+        except OSError:  # deleted in the meantime
+            continue
+        if not stat.S_ISDIR(status.st_mode) and status.st_nlink > 1:
             file = (status.st_dev, status.st_ino)
-            if stat.S_ISDIR(status.st_mode):
-                pending.append(path)
-            elif status.st_nlink > 1:
-                if file in seen:
-                    continue
-                seen.add(file)
-            used += size_on_disk(status)
+            if file in inodes:
+                continue
+            inodes.add(file)
+        used += size_on_disk(status)
     return used
-
-
-def _statuses(directory: str) -> Iterator[tuple[str, os.stat_result]]:
-    with suppress(OSError), os.scandir(directory) as entries:  # gone meanwhile, or not to be read
-        for entry in entries:
-            with suppress(OSError):
-                yield entry.path, entry.stat(follow_symlinks=False)
 
 
 def _full(used: int, settings: ToolboxSettings) -> str:

@@ -1,4 +1,4 @@
-"""What a command may use up: set inside its sandbox, where nothing else of the server's user counts towards it."""
+"""The resource limits of a command, set inside its sandbox, where the user's other processes are not counted."""
 
 import shutil
 import signal
@@ -13,10 +13,10 @@ SHARED_MEMORY = 64_000_000  # bytes of /dev/shm, as in most containers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceLimits:
-    """Bytes and seconds; 0 = no limit. Memory and CPU time hold per process; `processes` counts threads too.
+    """Bytes and seconds; 0 = no limit. Memory and CPU time are per process; `processes` includes threads.
 
-    `program` sets them. Without it only `tmp_size` holds, and only if bubblewrap `can_size`. In a control group
-    `group`, memory is that of all processes together, with /tmp and cached files.
+    `program` sets them. Without it only `tmp_size` works, and only if bubblewrap `can_size`. In a control group
+    `group`, memory is limited for all processes together, including /tmp and cached files.
     """
 
     processes: int = 0
@@ -36,20 +36,22 @@ class ResourceLimits:
             ("fsize", self.file_size, self.file_size),
             ("cpu", self.cpu_time, self.cpu_time + _MORE_CPU),
         )
-        given = tuple(f"--{name}={soft}:{hard}" for name, soft, hard in values if soft)
-        return (self.program, *given, "--core=0:0", "--", *arguments) if self.program else arguments
+        options = tuple(f"--{name}={soft}:{hard}" for name, soft, hard in values if soft)
+        return (
+            (self.program, *options, "--core=0:0", "--", *arguments) if self.program else arguments
+        )
 
     def mount(self, path: str, size: int) -> tuple[str, ...]:
-        """Return the options that make bubblewrap give a directory in memory of at most `size` bytes."""
+        """Return bubblewrap's options for a directory in memory of at most `size` bytes."""
         sized = ("--size", str(size)) if size and self.can_size else ()
         return (*sized, "--tmpfs", path)
 
     @property
     def description(self) -> str:
-        """The limits in force as text for people and models; empty if there are none."""
-        told = [f"/tmp {_bytes(self.tmp_size)}"] if self.tmp_size and self.can_size else []  # noqa: S108
+        """The effective limits as text for people and models; empty if there are none."""
+        parts = [f"/tmp {_bytes(self.tmp_size)}"] if self.tmp_size and self.can_size else []  # noqa: S108
         if self.program:
-            told = [
+            parts = [
                 description
                 for value, description in (
                     (self.processes, f"{self.processes} processes and threads at once"),
@@ -61,12 +63,12 @@ class ResourceLimits:
                     (self.file_size, f"files up to {_bytes(self.file_size)}"),
                 )
                 if value
-            ] + told
-        return ", ".join(told)
+            ] + parts
+        return ", ".join(parts)
 
     def explain(self, status: int, text: str) -> str:
         """Return a sentence if this exit status and output suggest that a limit was hit; else nothing."""
-        met = any(
+        is_likely = any(
             limit and (status == _SIGNAL_BASE + number or any(sign in text for sign in signs))
             for limit, number, signs in (
                 (self.cpu_time, _XCPU, ("CPU time limit exceeded",)),
@@ -77,8 +79,8 @@ class ResourceLimits:
             )
         )
         return (
-            f"It may have met a limit. A command has: {self.description}."
-            if met and self.description
+            f"It may have reached a limit. A command has: {self.description}."
+            if is_likely and self.description
             else ""
         )
 

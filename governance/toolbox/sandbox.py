@@ -1,4 +1,4 @@
-"""The sandbox of commands: bubblewrap, where it is installed and works.
+"""The sandbox of commands: bubblewrap, if it is installed and works.
 
 Inside, only the workspace is writable. The system's software is read-only, `/tmp` is private, and the process table
 shows nothing of the server. There is no network unless a setting allows it. Resources are limited. Everything that a
@@ -23,12 +23,11 @@ from governance.toolbox.settings import SandboxChoice, ToolboxSettings
 _PROGRAM = "bwrap"
 _PROBE_TIMEOUT = 5.0
 _FLAGS = (
-    # The server starts each command in a session of its own, without a terminal. With this one, the
-    # signals that end the command reach the command and not the sandbox around it. A signal to the
-    # sandbox would take the command's grace away.
+    # The server already starts each command in its own session, without a terminal. This inner session separates the
+    # command from the sandbox around it, so that signals reach only the command. If the sandbox got the signal, it would
+    # end the command without a grace.
     "--new-session",
     "--die-with-parent",
-    "--unshare-user-try",
     "--unshare-pid",
     "--unshare-ipc",
     "--unshare-uts",
@@ -36,8 +35,12 @@ _FLAGS = (
     "--cap-drop",
     "ALL",
 )
+# A command that cannot create user namespaces reaches less of the kernel. Bubblewrap before 0.8 and a bubblewrap that is
+# setuid root do not support this.
+_USER_NAMESPACE = ("--unshare-user", "--disable-userns")
+_OLD_USER_NAMESPACE = ("--unshare-user-try",)
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
-# Not all of /etc: it may hold what only the server's user may read (private keys, passwords of services).
+# Not all of /etc, which may contain files that only the server's user may read (private keys, passwords of services).
 _ETC = (
     "alternatives",
     "bash.bashrc",
@@ -70,7 +73,7 @@ _ETC = (
 )
 
 _IDENTIFY = """while [ "$1" != -- ]; do
-  [ "$(stat -c %d:%i "$1")" = "$2" ] || { echo "The directory $1 was replaced by another one meanwhile." >&2; exit 1; }
+  [ "$(stat -c %d:%i "$1")" = "$2" ] || { echo "The directory $1 was replaced by another one." >&2; exit 1; }
   shift 2
 done
 shift
@@ -79,7 +82,7 @@ exec "$@"
 
 
 class Mode(StrEnum):
-    """How commands are kept in."""
+    """How commands are isolated."""
 
     BWRAP = "bwrap"
     NONE = "none"
@@ -87,8 +90,8 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sandbox:
-    """The sandbox in force. `problem` says why bubblewrap is not used though requested; `is_demanded` = no commands
-    without it.
+    """The effective sandbox. `problem` explains why bubblewrap does not work although it was requested; with
+    `is_demanded`, no command runs without it.
 
     `is_roots`: the server runs as root, so a flaw of the system's isolation is a flaw of the sandbox.
     """
@@ -100,17 +103,18 @@ class Sandbox:
     problem: str = ""
     is_demanded: bool = False
     is_roots: bool = False
+    can_disable_userns: bool = True  # inside the sandbox
     limits: ResourceLimits = field(default_factory=ResourceLimits)
 
     @property
     def is_trusted(self) -> bool:
         """Whether commands are isolated well enough to run without approval."""
-        is_meant = self.is_demanded or not self.is_roots
-        return self.mode is not Mode.NONE and not self.network and is_meant
+        is_accepted = self.is_demanded or not self.is_roots
+        return self.mode is not Mode.NONE and not self.network and is_accepted
 
     @property
     def is_missing(self) -> bool:
-        """Whether no command may run, since the sandbox that was demanded does not work."""
+        """Whether no command may run, because the required sandbox does not work."""
         return self.is_demanded and self.mode is Mode.NONE
 
     @property
@@ -127,43 +131,57 @@ class Sandbox:
         workspace: Path,
         directory: Path,
         identities: Mapping[Path, str] | None = None,
+        writes: bool = True,
     ) -> tuple[str, ...]:
         """Return the command line that runs `arguments` in the sandbox; unchanged without one.
 
-        Bubblewrap finds directories by path, where a link may have been put meanwhile. So it runs nothing unless the
-        directories inside are the intended ones: `identities` has device and inode of each.
+        Without `writes` the workspace is also read-only. Bubblewrap finds directories by path, and a link may have
+        replaced one. Therefore the command runs only if the directories inside are the intended ones: `identities` has
+        the device and inode of each.
         """
         if self.mode is Mode.NONE:
             return arguments
         if identities:
-            pairs = (word for path, known in identities.items() for word in (str(path), known))
+            pairs = (
+                word for path, identity in identities.items() for word in (str(path), identity)
+            )
             arguments = ("/bin/sh", "-c", _IDENTIFY, "sh", *pairs, "--", *arguments)
         root = str(workspace)
         return (
             *self.prefix,
-            *("--bind", root, root, "--remount-ro", "/", "--chdir", str(directory), "--"),
+            *(
+                "--bind" if writes else "--ro-bind",
+                root,
+                root,
+                "--remount-ro",
+                "/",
+                "--chdir",
+                str(directory),
+                "--",
+            ),
             *self.limits.wrap(arguments),
         )
 
     @property
     def prefix(self) -> tuple[str, ...]:
-        """The beginning of the command line: all but the workspace."""
-        seen = (*_SYSTEM, *(f"/etc/{name}" for name in _ETC), *self.readable)
+        """The start of the command line, without the workspace."""
+        visible_paths = (*_SYSTEM, *(f"/etc/{name}" for name in _ETC), *self.readable)
         return (
             self.program,
             *_FLAGS,
+            *(_USER_NAMESPACE if self.can_disable_userns else _OLD_USER_NAMESPACE),
             *(() if self.network else ("--unshare-net",)),
-            # Read-only as a whole: for root the kernel's own settings below /proc/sys could be written otherwise.
+            # Read-only as a whole, because root could otherwise write the kernel's settings below /proc/sys.
             *("--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev"),
             *self.limits.mount("/dev/shm", SHARED_MEMORY),  # noqa: S108 - its own
             *("--remount-ro", "/dev"),
             *self.limits.mount("/tmp", self.limits.tmp_size),  # noqa: S108 - its own
-            *(part for path in seen for part in ("--ro-bind-try", path, path)),
+            *(part for path in visible_paths for part in ("--ro-bind-try", path, path)),
         )
 
 
 def find_sandbox(settings: ToolboxSettings) -> Sandbox:
-    """Return the sandbox in force. Starts bubblewrap once in a process, to see whether it works: call it in a thread."""
+    """Return the effective sandbox. Starts bubblewrap once per process to test it, so call it in a thread."""
     if settings.exec_sandbox is SandboxChoice.NONE:
         return Sandbox(mode=Mode.NONE)
     is_demanded = settings.exec_sandbox is SandboxChoice.BWRAP
@@ -171,7 +189,7 @@ def find_sandbox(settings: ToolboxSettings) -> Sandbox:
     program = shutil.which(_PROGRAM)
     if program is None:
         return without(problem="bubblewrap (bwrap) is not installed")
-    found = Sandbox(
+    sandbox = Sandbox(
         mode=Mode.BWRAP,
         program=program,
         network=settings.exec_network,
@@ -180,10 +198,30 @@ def find_sandbox(settings: ToolboxSettings) -> Sandbox:
         is_roots=os.geteuid() == 0,
         limits=_limits(settings),
     )
-    problem = _try(found)
-    if problem:  # an old one, perhaps, which knows no sizes
-        found = replace(found, limits=replace(found.limits, can_size=False))
-    return without(problem=problem) if problem and _try(found) else found
+    problem = _try(sandbox)
+    if problem and _try(sandbox := replace(sandbox, can_disable_userns=False)):
+        # possibly an older version, which does not support sizes either
+        sandbox = replace(sandbox, limits=replace(sandbox.limits, can_size=False))
+        return without(problem=problem) if _try(sandbox) else sandbox
+    return sandbox
+
+
+def sandboxed(arguments: tuple[str, ...], *, readable: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the command line that runs a program of ours in the sandbox; unchanged if no sandbox works.
+
+    It has no network, can write only to its own `/tmp`, and can read the system's software and `readable`. The settings
+    of commands do not affect it. Call it in a thread, like `find_sandbox`.
+
+    Start it in its own session, and end its process group: if only bubblewrap is killed while it starts, it leaves a
+    child behind.
+    """
+    sandbox = find_sandbox(ToolboxSettings(exec_sandbox=SandboxChoice.AUTO))
+    if sandbox.mode is Mode.NONE:
+        return arguments
+    sandbox = replace(sandbox, network=False, readable=readable, limits=ResourceLimits())
+    # Without an inner session, so that all processes stay in the group.
+    prefix = (word for word in sandbox.prefix if word != "--new-session")
+    return (*prefix, "--remount-ro", "/", "--chdir", "/", "--", *arguments)
 
 
 def _limits(settings: ToolboxSettings) -> ResourceLimits:
@@ -199,7 +237,7 @@ def _limits(settings: ToolboxSettings) -> ResourceLimits:
 
 
 def require_sandbox(settings: ToolboxSettings) -> Sandbox:
-    """Return the sandbox in force. Raise `ToolFailed` if one was demanded and there is none."""
+    """Return the effective sandbox. Raise `ToolFailed` if a required one does not work."""
     sandbox = find_sandbox(settings)
     if sandbox.is_missing:
         raise ToolFailed(
@@ -211,12 +249,12 @@ def require_sandbox(settings: ToolboxSettings) -> Sandbox:
 
 @functools.cache
 def find_gaps(sandbox: Sandbox) -> tuple[str, ...]:
-    """Return phrases for the limits that do not hold here, by trying them; blocks, so call it in a thread."""
+    """Return the names of the limits that have no effect here. Tries each one, so call it in a thread."""
     limits = sandbox.limits
     gaps: tuple[str, ...] = ()
     if limits.tmp_size and not limits.can_size:
         gaps = ("the size of /tmp",)
-    tried = (
+    probes = (
         ("the number of processes", limits.processes, ResourceLimits(processes=1), "(:)"),
         ("memory", limits.memory, ResourceLimits(memory=1 << 16), ":"),
         (
@@ -226,7 +264,7 @@ def find_gaps(sandbox: Sandbox) -> tuple[str, ...]:
             "echo too much >/tmp/x",
         ),
     )
-    for name, value, tight, script in tried[2:] if limits.group else tried:
+    for name, value, tight, script in probes[2:] if limits.group else probes:
         tight = replace(tight, program=limits.program)
         if value and not (limits.program and _is_stopped(sandbox, tight, script)):
             gaps += (name,)
@@ -242,17 +280,19 @@ def _is_stopped(sandbox: Sandbox, limits: ResourceLimits, script: str) -> bool:
 
 @functools.cache
 def _try(sandbox: Sandbox) -> str:
-    """Run a probe in the sandbox. Return why that fails, or an empty text."""
+    """Run a probe in the sandbox. Return why it fails, or an empty text."""
     try:
-        ended = _run(sandbox, ResourceLimits(), ":")
+        process = _run(sandbox, ResourceLimits(), ":")
     except subprocess.TimeoutExpired:
         return f"bubblewrap did not end within {_PROBE_TIMEOUT:g} s"
     except OSError as error:
         return f"bubblewrap could not be started: {error.strerror}"
-    if ended.returncode == 0 and read_child(ended.stdout) is not None:
+    if process.returncode == 0 and read_child(process.stdout) is not None:
         return ""
-    said = ended.stderr.decode("utf-8", "replace").strip().splitlines()
-    return said[-1] if said else f"bubblewrap ended with exit code {ended.returncode}"
+    error_lines = process.stderr.decode("utf-8", "replace").strip().splitlines()
+    return (
+        error_lines[-1] if error_lines else f"bubblewrap ended with exit code {process.returncode}"
+    )
 
 
 def _run(
@@ -270,10 +310,10 @@ def _run(
     )
 
 
-def read_child(told: bytes) -> int | None:
+def read_child(status: bytes) -> int | None:
     """Return the process id that leads the sandbox's session, from bubblewrap's status output."""
     try:
-        child = json.loads(told)["child-pid"]
+        child = json.loads(status)["child-pid"]
     except (ValueError, KeyError, TypeError):
         return None
     return child if isinstance(child, int) and child > 1 else None

@@ -1,6 +1,5 @@
-"""The `web_search` tool: pages of the web about a question, found by a search engine that can be exchanged (G1)."""
+"""The `web_search` tool: finds web pages about a question with a replaceable search engine (G1)."""
 
-import asyncio
 import logging
 from collections.abc import Sequence
 from importlib import import_module
@@ -11,6 +10,7 @@ from pydantic import Field
 from governance.core.exceptions import ToolFailed
 from governance.core.registry import make_tool
 from governance.core.tools import Tool, ToolContext
+from governance.threads import run_in_thread
 from governance.toolbox.addresses import Unreachable
 from governance.toolbox.client import Authorities, WebClient
 from governance.toolbox.search_engines import PROVIDERS, SearchProvider, SearchResult
@@ -28,14 +28,14 @@ def make_web_search(settings: SettingsSource) -> Tool:
     return make_tool(Search(settings).web_search, title="Search the web", timeout=_TIMEOUT)
 
 
-_NOBODY = (
+_UNREACHABLE = (
     "The search engine cannot be reached from this server. Go on without searching, or try again later. "
     "An administrator can look at the server's network, or choose another one: GOVERNANCE_SEARCH_PROVIDER."
 )
 
 
 class Search:
-    """Asks the search engine that the settings of the moment name."""
+    """Queries the search engine that is currently configured."""
 
     def __init__(self, settings: SettingsSource) -> None:
         self._settings = settings
@@ -49,7 +49,7 @@ class Search:
     ) -> str:
         """Search the web and return titles, addresses and excerpts of pages; read one with web_fetch."""
         settings = self._settings()
-        provider = await asyncio.to_thread(find_provider, settings.search_provider)
+        provider = await run_in_thread(find_provider, settings.search_provider)
         client = WebClient(
             context,
             settings=settings,
@@ -62,24 +62,24 @@ class Search:
             )
         except Unreachable as error:
             logger.warning("The search engine cannot be reached", exc_info=error)
-            raise ToolFailed(_NOBODY) from error
+            raise ToolFailed(_UNREACHABLE) from error
         return _render(results[:max_results], query=query)
 
 
 def find_provider(name: str) -> SearchProvider:
     """Return the provider of this name, or at this dotted path. Raise `ToolFailed` if there is none."""
-    known = PROVIDERS.get(name)
-    if known is not None:
-        return known
+    builtin = PROVIDERS.get(name)
+    if builtin is not None:
+        return builtin
     module, _, attribute = name.rpartition(".")
     try:
-        found = getattr(import_module(module), attribute)
+        provider = getattr(import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         logger.warning("There is no search provider %r", name, exc_info=error)
         raise ToolFailed(
             "Searching is not set up on this server. An administrator can correct GOVERNANCE_SEARCH_PROVIDER."
         ) from error
-    return cast(SearchProvider, found)
+    return cast(SearchProvider, provider)
 
 
 def _render(results: Sequence[SearchResult], *, query: str) -> str:

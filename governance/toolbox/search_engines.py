@@ -1,6 +1,6 @@
 """Search engines: how to query each, and how to parse its answer.
 
-A provider is an async function of a query. `web_search` finds it by its name here or by its dotted path.
+A provider is an async function of a query. `web_search` looks it up by its name here, or by its dotted path.
 """
 
 import json
@@ -18,21 +18,19 @@ from governance.toolbox.http_body import HttpBody
 from governance.toolbox.settings import SearchEngine
 
 _DUCKDUCKGO = "https://html.duckduckgo.com/html/"
-_CHALLENGE = 202  # DuckDuckGo's answer where it takes us for a robot
+_CHALLENGE = 202  # the status with which DuckDuckGo answers suspected bots
 _TOO_MANY = frozenset({403, 429})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchResult:
-    """One page that was found."""
-
     title: str
     url: str
     snippet: str = ""
 
 
 class SearchProvider(Protocol):
-    """Asks one search engine. `url` is GOVERNANCE_SEARCH_URL, empty for the engine's own address.
+    """Queries one search engine. `url` is GOVERNANCE_SEARCH_URL, empty for the engine's own address.
 
     Raises `ToolFailed`, with a sentence for the model, if the engine cannot be reached or understood.
     """
@@ -47,7 +45,7 @@ class SearchProvider(Protocol):
 async def duckduckgo(
     query: str, *, limit: int, url: str, client: WebClient
 ) -> Sequence[SearchResult]:
-    """Ask DuckDuckGo's page without scripts: no key, but few questions per minute from one address."""
+    """Query DuckDuckGo's page without scripts. It needs no key, but allows few queries per minute from one address."""
     body = await client.fetch(_with_query(url or _DUCKDUCKGO, q=query))
     if body.status == _CHALLENGE:
         raise ToolFailed(
@@ -63,7 +61,7 @@ async def duckduckgo(
 
 
 async def searxng(query: str, *, limit: int, url: str, client: WebClient) -> Sequence[SearchResult]:
-    """Ask a SearXNG server in JSON (https://docs.searxng.org/dev/search_api.html)."""
+    """Query a SearXNG server in JSON (https://docs.searxng.org/dev/search_api.html)."""
     if not url:
         raise ToolFailed(
             "Searching is not set up: the search engine has no address. An administrator can set it: "
@@ -90,10 +88,10 @@ PROVIDERS: dict[str, SearchProvider] = {
 
 def _read_searxng(body: HttpBody) -> list[SearchResult]:
     try:
-        found = [_row(row) for row in json.loads(body.decode())["results"]]
+        rows = [_row(row) for row in json.loads(body.decode())["results"]]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise _not_understood("The search engine") from None
-    return [result for result in found if result.title and _is_web(result.url)]
+    return [result for result in rows if result.title and _is_web(result.url)]
 
 
 def _row(row: dict[str, Any]) -> SearchResult:
@@ -142,7 +140,7 @@ class _DuckDuckGoPage(HTMLParser):
         self._reading = ""
 
     def handle_data(self, data: str) -> None:
-        """Take words."""
+        """Collect the text of a link or snippet."""
         if self._reading:
             self._words.append(data)
 

@@ -1,4 +1,4 @@
-"""The settings of the built-in tools: a value that the host builds from its own settings."""
+"""The settings of the built-in tools: an object that the host builds from its own settings."""
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
@@ -16,7 +16,7 @@ _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 
 
 class SandboxChoice(StrEnum):
-    """How commands shall be kept in: `auto` takes what works here, `bwrap` refuses to run them otherwise."""
+    """The isolation of commands: `auto` uses bubblewrap if it works, `bwrap` refuses to run commands without it."""
 
     AUTO = "auto"
     BWRAP = "bwrap"
@@ -24,7 +24,7 @@ class SandboxChoice(StrEnum):
 
 
 class BrowserSandbox(StrEnum):
-    """Whether Chromium uses a sandbox of its own: `auto` does, except where the server runs as root and it cannot."""
+    """Whether Chromium uses its own sandbox: with `auto` it does unless the server runs as root, where it cannot."""
 
     AUTO = "auto"
     ON = "on"
@@ -32,7 +32,7 @@ class BrowserSandbox(StrEnum):
 
 
 class SearchEngine(StrEnum):
-    """The search engines that the toolbox knows itself."""
+    """The built-in search engines."""
 
     DUCKDUCKGO = "duckduckgo"
     SEARXNG = "searxng"
@@ -69,7 +69,7 @@ class ToolboxSettings:
     """Limits and permissions of the built-in tools, read again at every call. Seconds, bytes and characters.
 
     A field with a `Setting` is a setting of the project: `GOVERNANCE_EXEC_ENABLED` in Django. Its docstring is its line
-    in `docs/settings/governance.md`. The others are the toolbox's own; `web_resolve` answers a host name with addresses
+    in `docs/settings/governance.md`. The other fields are internal. `web_resolve` returns the addresses of a host name
     (default: the system's resolver).
     """
 
@@ -82,7 +82,7 @@ class ToolboxSettings:
     exec_output_limit: Annotated[
         int, Setting("governance.E017", 1_000, 100_000_000, kind="characters")
     ] = 50_000
-    """How much of a command's output is kept (G1)."""
+    """Maximum stored length of a command's output (G1)."""
 
     exec_environment: Annotated[
         Sequence[str],
@@ -92,14 +92,14 @@ class ToolboxSettings:
             kind="list of names",
         ),
     ] = ()
-    """The server's environment variables that commands may see besides a harmless few (G1)."""
+    """The server's environment variables that commands may see in addition to a few harmless ones (G1)."""
 
     exec_sandbox: Annotated[SandboxChoice, Setting("governance.E025")] = SandboxChoice.AUTO
-    """How commands and git are [kept in](../howto/sandbox.md): `"auto"` (bubblewrap where it works), `"bwrap"`
-    (refused elsewhere), `"none"` (G1)."""
+    """The [sandbox](../howto/sandbox.md) of commands and git: `"auto"` (bubblewrap if it works), `"bwrap"` (refuse
+    to run without it), `"none"` (G1)."""
 
     exec_network: Annotated[bool, Setting("governance.E026")] = False
-    """Whether commands reach the network from their sandbox (G1)."""
+    """Whether sandboxed commands can reach the network (G1)."""
 
     exec_readable: Annotated[
         Sequence[str],
@@ -110,11 +110,11 @@ class ToolboxSettings:
             kind="list of absolute paths",
         ),
     ] = ()
-    """What commands may read in their sandbox besides the system's software (G1)."""
+    """Paths that sandboxed commands may read in addition to the system's software (G1)."""
 
     exec_max_processes: Annotated[int, Setting("governance.E050", 8, zero=True)] = 512
-    """Processes and threads that a command in the [sandbox](../howto/sandbox.md#limits) may have at once. `0` = no
-    limit (G1)."""
+    """Maximum number of simultaneous processes and threads of a command in the
+    [sandbox](../howto/sandbox.md#limits). `0` = no limit (G1)."""
 
     exec_memory: Annotated[int, Setting("governance.E051", 50_000_000, zero=True, kind="bytes")] = (
         2_000_000_000
@@ -129,12 +129,12 @@ class ToolboxSettings:
     exec_tmp_size: Annotated[
         int, Setting("governance.E053", 1_000_000, zero=True, kind="bytes")
     ] = 500_000_000
-    """What fits into the `/tmp` of a command in the sandbox, which is memory. `0` = no limit (G1)."""
+    """Maximum size of the `/tmp` of a command in the sandbox, which is in memory. `0` = no limit (G1)."""
 
     exec_cpu_time: Annotated[
         int, Setting("governance.E054", 1, zero=True, kind="seconds, whole")
     ] = 3600
-    """Processor time of each process of a command in the sandbox. `0` = no limit (G1)."""
+    """CPU time of each process of a command in the sandbox. `0` = no limit (G1)."""
 
     git_author: Annotated[
         str,
@@ -145,7 +145,7 @@ class ToolboxSettings:
             kind="name and address",
         ),
     ] = "Agent <agent@localhost>"
-    """Who is named in the commits of `git_commit` (G1)."""
+    """The author of commits by `git_commit` (G1)."""
 
     workspace_root: Annotated[
         str | Path,
@@ -161,8 +161,8 @@ class ToolboxSettings:
     workspace_quota: Annotated[
         int, Setting("governance.E057", 1_000_000, zero=True, kind="bytes")
     ] = 2_000_000_000
-    """What a workspace may hold, those of sub-agents in it included, before nothing more is written to it. `0` = no
-    limit (G1)."""
+    """Maximum size of a workspace, including those of its sub-agents; beyond it, writes are refused. `0` = no limit
+    (G1)."""
 
     file_max_bytes: Annotated[
         int, Setting("governance.E023", 1_000, 10_000_000_000, kind="bytes")
@@ -173,8 +173,8 @@ class ToolboxSettings:
     """Whether `web_fetch` and `browser` may reach private and loopback addresses (G1)."""
 
     web_ask_hosts: Annotated[bool, Setting("governance.E055")] = False
-    """Whether a person is [asked](../howto/approval.md#ask-before-a-new-host) before `web_fetch` or `browser` reaches
-    a host that nobody has named (D1)."""
+    """Whether a person is [asked](../howto/approval.md#ask-before-a-new-host) before `web_fetch` or `browser`
+    reaches a host that no person has named (D1)."""
 
     web_known_hosts: Annotated[
         Sequence[str],
@@ -184,15 +184,12 @@ class ToolboxSettings:
             kind="list of names",
         ),
     ] = ()
-    """Hosts that nobody is asked about: `"docs.python.org"`, or `"*.example.org"` with all below it (D1)."""
+    """Hosts that need no such question: `"docs.python.org"`, or `"*.example.org"` with all its subdomains (D1)."""
 
     web_max_bytes: Annotated[
         int, Setting("governance.E020", 1_000, 1_000_000_000, kind="bytes")
     ] = 2_000_000
-    """How much of a page `web_fetch` reads (G1)."""
-
-    web_max_redirects: Annotated[int, Setting("governance.E022", 0, 100)] = 5
-    """Redirects that `web_fetch` follows; each target is checked like the first (G1)."""
+    """How many bytes of a page `web_fetch` reads (G1)."""
 
     search_provider: Annotated[
         str,
@@ -214,7 +211,7 @@ class ToolboxSettings:
             kind="address",
         ),
     ] = ""
-    """Where the search engine answers; it alone may be a private address. Empty = its own address (G1)."""
+    """The address of the search engine; only this address may be private. Empty = the engine's own address (G1)."""
 
     browser_path: Annotated[
         str | Path,
@@ -225,21 +222,22 @@ class ToolboxSettings:
             kind="absolute path",
         ),
     ] = ""
-    """The program of Chromium for [`browser`](../howto/browser.md). Empty = looked for (G1)."""
+    """The Chromium program for [`browser`](../howto/browser.md). Empty = search for it (G1)."""
 
     browser_sandbox: Annotated[BrowserSandbox, Setting("governance.E032")] = BrowserSandbox.AUTO
     """Whether Chromium uses its own sandbox: `"auto"` (unless the server runs as root), `"on"`, `"off"` (G1)."""
 
     browser_idle: Annotated[float, Setting("governance.E033", 1, WEEK)] = 300.0
-    """How long a page that nobody uses stays open, and then the browser (G1)."""
+    """How long an unused page stays open, and then the browser (G1)."""
 
     browser_max_pages: Annotated[int, Setting("governance.E034", 1, 1_000)] = 8
-    """Pages that one process keeps open, one for each conversation (G1)."""
+    """Maximum number of pages that one process keeps open, one per conversation (G1)."""
 
     exec_report_interval: float = 0.1
     exec_drain: float = 0.1
     file_read_limit: int = 60_000
     list_limit: int = 1000
+    web_max_redirects: int = 5  # each target is checked like the first
     web_user_agent: str = "django-turnkeeper"
     web_connect_timeout: float = 10.0
     web_read_timeout: float = 30.0

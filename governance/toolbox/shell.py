@@ -1,11 +1,10 @@
 """The `exec` tool: one shell command in the conversation's workspace, ended with its whole process group (G1, C4).
 
-In the sandbox a command can write only the workspace. Without one it has the rights of the server's user: the
-scrubbed environment and the working directory only prevent accidents. So a setting must enable the tool, and its
-description says whether there is a sandbox.
+In the sandbox a command can write only to the workspace. Without one it has the rights of the server's user: the
+scrubbed environment and the working directory only prevent accidents. Therefore a setting must enable the tool, and
+its description says whether there is a sandbox.
 """
 
-import asyncio
 import os
 from dataclasses import replace
 from typing import Annotated
@@ -16,6 +15,7 @@ from governance.core.exceptions import ToolFailed
 from governance.core.policy import ApprovalRule
 from governance.core.registry import make_tool
 from governance.core.tools import Concurrency, Tool, ToolContext
+from governance.threads import run_in_thread
 from governance.toolbox.cgroups import open_group
 from governance.toolbox.commands import Launch, name_ending, run, scrub
 from governance.toolbox.output import Output
@@ -43,7 +43,7 @@ _REFUSED = "Now it runs nothing: this server demands a sandbox for commands, and
 
 
 def make_exec(settings: SettingsSource) -> Tool:
-    """Return the tool. It governs itself: its own `timeout_ms` is its limit (T3)."""
+    """Return the tool. The argument `timeout_ms` of a call is its limit (T3)."""
     shell = Shell(settings)
     return make_tool(
         shell.exec,
@@ -61,9 +61,9 @@ def describe(tool: Tool, sandbox: Sandbox) -> Tool:
     """Return the tool with a description of its isolation.
 
     In a sandbox without a network, commands change only the workspace and need no approval (D1). If the server runs
-    as root, an administrator must say that the sandbox suffices. A disabled tool needs none either.
+    as root, an administrator must confirm that the sandbox suffices. If the required sandbox is missing, the tool always refuses, so it needs no approval either.
     """
-    said = tool.function.__doc__ or ""
+    docstring = tool.function.__doc__ or ""
     words, approval, question = _FREE, tool.approval, _ASKS_FREE
     if sandbox.is_missing:
         words, approval = _REFUSED, None
@@ -73,12 +73,12 @@ def describe(tool: Tool, sandbox: Sandbox) -> Tool:
         limits = f" At most: {sandbox.limits.description}." if sandbox.limits.description else ""
         words = _KEPT_IN.format(network=network, limits=limits)
         approval = None if sandbox.is_trusted else tool.approval
-    description = f"{' '.join(said.split())} {words}"
+    description = f"{' '.join(docstring.split())} {words}"
     return replace(tool, description=description, approval=approval, question=question)
 
 
 class Shell:
-    """Runs commands as the settings of the moment allow."""
+    """Runs commands according to the current settings."""
 
     def __init__(self, settings: SettingsSource) -> None:
         self._settings = settings
@@ -90,7 +90,7 @@ class Shell:
 
     @property
     def sandbox(self) -> Sandbox:
-        """The sandbox in force; blocks, so call it in a thread."""
+        """The effective sandbox; blocks, so call it in a thread."""
         return find_sandbox(self._settings())
 
     async def exec(
@@ -108,13 +108,13 @@ class Shell:
 
         Input is empty. A command that is still running at its limit is ended with everything it started.
         """
-        # `timeout_ms` is obeyed by the executor, as the limit may change while the command runs (T9).
+        # The executor enforces `timeout_ms`, because the limit may change while the command runs (T9).
         settings = self._settings()
         if not settings.exec_enabled:
             raise ToolFailed(_OFF)
-        # In a thread, as it looks at the disk.
-        workspace = await asyncio.to_thread(find_workspace, context, settings)
-        launch = await asyncio.to_thread(
+        # In threads, because both access the disk.
+        workspace = await run_in_thread(find_workspace, context, settings)
+        launch = await run_in_thread(
             _prepare, workspace, settings=settings, command=command, directory=directory
         )
         context.progress(f"Running: {launch.sandbox.description}")
@@ -124,9 +124,9 @@ class Shell:
         try:
             status = await run(launch, output, context=context, settings=settings)
         finally:
-            met = await asyncio.to_thread(launch.group.close) if launch.group else ""
-        remark = await asyncio.to_thread(measure, workspace.top, settings)
-        return _result(status, output.text, sandbox=launch.sandbox, met=met, remark=remark)
+            reached = await run_in_thread(launch.group.close) if launch.group else ""
+        remark = await run_in_thread(measure, workspace.top, settings)
+        return _result(status, output.text, sandbox=launch.sandbox, reached=reached, remark=remark)
 
 
 def _prepare(
@@ -140,7 +140,7 @@ def _prepare(
     return Launch(
         arguments=(shell, "-c", command),
         directory=workspace.root.joinpath(*parts),
-        environment=scrub(home=workspace.root, passed=settings.exec_environment),
+        environment=scrub(home=workspace.root, variables=settings.exec_environment),
         workspace=workspace.root,
         identities=workspace.identify(()),
         sandbox=sandbox,
@@ -148,12 +148,16 @@ def _prepare(
     )
 
 
-def _result(status: int, text: str, *, sandbox: Sandbox, met: str, remark: str) -> str:
+def _result(status: int, text: str, *, sandbox: Sandbox, reached: str, remark: str) -> str:
     limits = sandbox.limits
-    told = f"It met its limit of {met}. A command has: {limits.description}." if met else ""
-    if not told and sandbox.mode is not Mode.NONE:
-        told = limits.explain(status, text)
-    remarks = [line for line in (told, remark) if line]
+    limit_note = (
+        f"It reached its limit of {reached}. A command has: {limits.description}."
+        if reached
+        else ""
+    )
+    if not limit_note and sandbox.mode is not Mode.NONE:
+        limit_note = limits.explain(status, text)
+    remarks = [line for line in (limit_note, remark) if line]
     if status == 0:
         return "\n".join((text or "The command ended well and printed nothing.", *remarks))
     how = name_ending(status, sandbox=sandbox)

@@ -1,4 +1,4 @@
-"""Text files of a workspace: read whole or in part, and replaced in one step."""
+"""Text files of a workspace: read in full or in part, and replaced atomically."""
 
 import errno
 import io
@@ -24,7 +24,7 @@ _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @contextmanager
 def open_for_reading(workspace: Workspace, path: str) -> Iterator[io.BufferedReader]:
-    """Give the file's bytes. Raise `ToolFailed` if it is no regular file."""
+    """Open the file for reading bytes. Raise `ToolFailed` if it is not a regular file."""
     parts = workspace.locate(path)
     if not parts:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
@@ -48,18 +48,18 @@ def _refuse_special(status: os.stat_result, path: str) -> None:
 
 
 def refuse_binary(binary: io.BufferedReader, path: str) -> None:
-    """Raise `ToolFailed` if the file begins like no text."""
+    """Raise `ToolFailed` if the file's beginning is not text."""
     if b"\0" in binary.peek(_SNIFF)[:_SNIFF]:
         raise not_text(path)
 
 
 def not_text(path: str) -> ToolFailed:
-    """Return the refusal of a file that is no text."""
+    """Return the error for a file that is not text."""
     return ToolFailed(f"{shown(path)!r} is a binary file, or not UTF-8 text; it is not shown.")
 
 
 def read_whole(workspace: Workspace, path: str, *, settings: ToolboxSettings) -> str:
-    """Return the file's text, line ends as they are."""
+    """Return the file's text with its line ends unchanged."""
     with explained(path), open_for_reading(workspace, path) as binary:
         content = binary.read(settings.file_max_bytes + 1)
     _refuse_large(len(content), path, settings=settings)
@@ -81,8 +81,8 @@ def _refuse_large(size: int, path: str, *, settings: ToolboxSettings) -> None:
 def read_window(
     stream: io.TextIOWrapper, context: ToolContext, *, offset: int, limit: int, room: int
 ) -> str:
-    """Return `limit` lines after `offset`, as far as there is room, and say where to read on."""
-    taken: list[str] = []
+    """Return `limit` lines after `offset`, as far as they fit, and a note on where to continue."""
+    lines_read: list[str] = []
     first = offset + 1
     for number in itertools.count():
         context.token.raise_if_cancelled()
@@ -91,13 +91,18 @@ def read_window(
             break
         if number < offset:
             continue
-        if taken and (len(line) > room or number >= offset + limit):
-            return "".join(taken) + f"\n… lines {first} to {number}; read on with offset={number} …"
-        taken.append(line if whole else line + f"\n… the rest of line {number + 1} left out …\n")
+        if lines_read and (len(line) > room or number >= offset + limit):
+            return (
+                "".join(lines_read)
+                + f"\n… lines {first} to {number}; read on with offset={number} …"
+            )
+        lines_read.append(
+            line if whole else line + f"\n… the rest of line {number + 1} left out …\n"
+        )
         room -= len(line)
-    if not taken:
+    if not lines_read:
         return "The file is empty." if not offset else f"There is nothing after line {offset}."
-    return "".join(taken)
+    return "".join(lines_read)
 
 
 def _read_line(stream: io.TextIOWrapper, *, room: int) -> tuple[str, bool]:
@@ -106,7 +111,7 @@ def _read_line(stream: io.TextIOWrapper, *, room: int) -> tuple[str, bool]:
     line = stream.readline(size + 1)
     if line.endswith("\n") or len(line) <= size:
         return line, True
-    while (rest := stream.readline(_SNIFF)) and not rest.endswith("\n"):
+    while (chunk := stream.readline(_SNIFF)) and not chunk.endswith("\n"):
         pass
     return line, False
 
@@ -131,11 +136,13 @@ def write_text(
     if not parts or path.endswith("/"):
         raise ToolFailed(f"{shown(path)!r} is a directory, not a file.")
     with explained(path), workspace.open_directory(parts[:-1], create=True) as directory:
-        before = _status_of(parts[-1], inside=directory, path=path)
-        require_room(workspace.top, len(content) - _freed(before), token=token, settings=settings)
-        mode = stat.S_IMODE(before.st_mode) if before else None
+        old_status = _status_of(parts[-1], inside=directory, path=path)
+        require_room(
+            workspace.top, len(content) - _freed(old_status), token=token, settings=settings
+        )
+        mode = stat.S_IMODE(old_status.st_mode) if old_status else None
         _write_beside(parts[-1], content, inside=directory, mode=mode)
-    return before is not None
+    return old_status is not None
 
 
 def save_new(
@@ -170,7 +177,7 @@ def _status_of(name: str, *, inside: int, path: str) -> os.stat_result | None:
 
 
 def _freed(replaced: os.stat_result | None) -> int:
-    """Return the bytes on the disk that become free when a file is replaced: none if it has other names."""
+    """Return the bytes on disk that a replaced file frees: none if it has other names."""
     if replaced is None or replaced.st_nlink > 1:
         return 0
     return min(replaced.st_size, size_on_disk(replaced))

@@ -1,54 +1,65 @@
-"""All built-in tools: registered, described for this machine, and closed."""
+"""All built-in tools: registered, described for this machine, and closed. The smallest of them, `wait`, is defined
+here.
+"""
 
 import asyncio
+from typing import Annotated
 
-from governance.core.registry import ToolRegistry
-from governance.core.tools import Tool
+from pydantic import Field
+
+from governance.core.registry import ToolRegistry, make_tool
+from governance.core.tools import Tool, ToolContext
+from governance.threads import run_in_thread
 from governance.toolbox.browser import Browser, make_browser
 from governance.toolbox.files import make_file_tools
-from governance.toolbox.git import make_git_tools
+from governance.toolbox.git import GitTools, make_git_tools
 from governance.toolbox.search import make_web_search
 from governance.toolbox.settings import SettingsSource
 from governance.toolbox.shell import Shell, describe, make_exec
-from governance.toolbox.waiting import make_wait
 from governance.toolbox.web import make_web_fetch
+
+_BEAT = 1.0  # seconds between two reports of `wait`
+_LONGEST = 86_400.0
 
 
 def register(registry: ToolRegistry, *, settings: SettingsSource) -> None:
-    """Register every built-in tool. `settings` is asked at each call, so that a change is obeyed by the next one."""
-    for made in (
+    """Register every built-in tool. `settings` is called for each call, so that a change applies to the next one."""
+    for new_tool in (
         make_exec(settings),
         *make_file_tools(settings),
         *make_git_tools(settings),
         make_web_fetch(settings),
         make_web_search(settings),
         make_browser(settings),
-        make_wait(),
+        make_tool(wait, title="Wait"),
     ):
         # The first schema of a process makes pydantic search the disk for plugins: that must not block the event loop.
-        _ = made.input_schema
-        registry.register(made)
+        _ = new_tool.input_schema
+        registry.register(new_tool)
 
 
 async def prepare(registry: ToolRegistry) -> None:
     """Probe this machine once, before the first call, and put the result into the tools' descriptions."""
     for tool in list(registry):
-        if isinstance(_owner(tool), Shell):
-            registry.register(await asyncio.to_thread(described, tool))
+        owner = _owner(tool)
+        if isinstance(owner, Shell):
+            registry.register(await run_in_thread(described, tool))
+        elif isinstance(owner, GitTools):
+            await run_in_thread(lambda owner: owner.can_run, owner)
 
 
 def described(tool: Tool) -> Tool:
-    """Return the tool with what this machine offers in its description; blocks, so call it in a thread."""
+    """Return the tool with this machine's capabilities in its description; blocks, so call it in a thread."""
     owner = _owner(tool)
     if not (isinstance(owner, Shell) and owner.is_enabled):
         return tool
-    told = describe(tool, owner.sandbox)
-    told.build()
-    return told
+    description = describe(tool, owner.sandbox)
+    description.build()
+    return description
 
 
 async def aclose(registry: ToolRegistry) -> None:
-    """Close what the built-in tools hold open on the running loop: the browser, its pages and processes."""
+    """Close the resources of the built-in tools on the running loop: the browser, its pages and processes."""
     for tool in registry:
         if isinstance(owner := _owner(tool), Browser):
             await owner.aclose()
@@ -56,3 +67,19 @@ async def aclose(registry: ToolRegistry) -> None:
 
 def _owner(tool: Tool) -> object:
     return getattr(tool.function, "__self__", None)
+
+
+async def wait(
+    context: ToolContext,
+    seconds: Annotated[float, Field(ge=0, le=_LONGEST, description="How long to wait.")],
+) -> str:
+    """Wait for a number of seconds, saying each second how many have passed."""
+    loop = asyncio.get_running_loop()
+    start = loop.time()
+    while (seconds_left := start + seconds - loop.time()) > 0:
+        await asyncio.sleep(min(_BEAT, seconds_left))
+        duration = min(loop.time() - start, seconds)
+        context.progress(
+            f"{duration:.0f} / {seconds:g} s", progress=round(duration, 2), total=seconds
+        )
+    return f"Waited {seconds:g} s."

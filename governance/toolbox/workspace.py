@@ -1,7 +1,7 @@
-"""The directory of a conversation's tools, and ways to open its files that cannot lead outside.
+"""The directory of a conversation's tools, and functions that open its files without leaving it.
 
-A path is resolved and compared with the workspace. Then it is opened one component after the other, relative to the
-directory before, never through a symbolic link. So a link that is swapped in between fails the call.
+A path is resolved and compared with the workspace. Then it is opened component by component, each relative to the
+directory before and never through a symbolic link. A link that is swapped in between therefore fails the call.
 """
 
 import errno
@@ -20,6 +20,7 @@ from governance.toolbox.settings import ToolboxSettings
 
 _SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_DEEPEST = 100  # levels of directories; deeper trees are useless and break programs that recurse
 _SENTENCES = {
     errno.ENOENT: "There is no {path!r} in the workspace. See what there is with list_files.",
     errno.ENOTDIR: "A part of {path!r} is not a directory.",
@@ -36,8 +37,8 @@ _SENTENCES = {
 class Workspace:
     """A directory, and paths inside it.
 
-    It may lie inside another one, `top`, `below` that. A writer of `top` could put a link in its place, so no link is
-    followed.
+    It may be inside another workspace, `top`, at the path `below`. Tools that write to `top` could put a link in its
+    place, so no link is followed.
     """
 
     def __init__(self, top: Path, *, below: tuple[str, ...] = ()) -> None:
@@ -59,7 +60,9 @@ class Workspace:
 
     @contextmanager
     def open_directory(self, parts: tuple[str, ...], *, create: bool = False) -> Iterator[int]:
-        """Return a descriptor of the directory at `parts`; `create` makes missing ones."""
+        """Return a descriptor of the directory at `parts`; `create` makes missing ones, down to `_DEEPEST`."""
+        if create and len(parts) > _DEEPEST:
+            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
         current = os.open(self.top, _DIRECTORY)
         try:
             for part in (*self._below, *parts):
@@ -71,34 +74,10 @@ class Workspace:
             os.close(current)
 
     def identify(self, parts: tuple[str, ...]) -> dict[Path, str]:
-        """Return the path of the directory at `parts` and what tells it from all others: see `Sandbox.wrap`."""
+        """Return the path, device and inode of the directory at `parts`, as `Sandbox.wrap` takes them."""
         with self.open_directory(parts) as directory:
             status = os.fstat(directory)
         return {self.root.joinpath(*parts): f"{status.st_dev}:{status.st_ino}"}
-
-    def walk(
-        self, parts: tuple[str, ...]
-    ) -> Iterator[tuple[tuple[str, ...], int, list[os.DirEntry[str]]]]:
-        """Give every directory at and below `parts`: its components below them, a descriptor, its entries.
-
-        As with `os.walk`, a directory that is taken out of its entries is not entered. Links never are.
-        """
-        pending: list[tuple[str, ...]] = [()]
-        while pending:
-            below = pending.pop()
-            try:
-                with self.open_directory((*parts, *below)) as directory:
-                    with os.scandir(directory) as found:
-                        entries = sorted(found, key=lambda entry: entry.name)
-                    yield below, directory, entries
-                    pending += [
-                        (*below, entry.name)
-                        for entry in reversed(entries)
-                        if entry.is_dir(follow_symlinks=False)
-                    ]
-            except OSError:  # gone meanwhile, or not to be read
-                if not below:
-                    raise
 
 
 def workspace_at(root: Path, *, within: Path | None) -> Workspace:
@@ -106,12 +85,12 @@ def workspace_at(root: Path, *, within: Path | None) -> Workspace:
     depth = len(within.parts) if within else 0
     if within is None or root.parts[:depth] != within.parts or len(root.parts) == depth:
         return Workspace(root)
-    top, *below = root.parts[depth:]
-    return Workspace(within / top, below=tuple(below))
+    top, *subfolders = root.parts[depth:]
+    return Workspace(within / top, below=tuple(subfolders))
 
 
 def find_workspace(context: ToolContext, settings: ToolboxSettings) -> Workspace:
-    """Return the workspace of the call's scope, made if need be. Raise `ToolFailed` where the host has none."""
+    """Return the workspace of the call's scope, and create it if needed. Raise `ToolFailed` if the host has none."""
     root = context.workspace
     within = Path(settings.workspace_root) if settings.workspace_root else None
     if root is None and within is not None:
@@ -132,7 +111,7 @@ def find_workspace(context: ToolContext, settings: ToolboxSettings) -> Workspace
 
 @contextmanager
 def usable() -> Iterator[None]:
-    """Turn the system's refusal of a whole workspace into a sentence for the model."""
+    """Turn an error of the system about the whole workspace into a sentence for the model."""
     try:
         yield
     except OSError as error:
@@ -141,7 +120,7 @@ def usable() -> Iterator[None]:
 
 @contextmanager
 def explained(path: str) -> Iterator[None]:
-    """Turn the system's refusals on the way to `path` into sentences for the model."""
+    """Turn errors of the system on the way to `path` into sentences for the model."""
     try:
         yield
     except OSError as error:
@@ -150,7 +129,7 @@ def explained(path: str) -> Iterator[None]:
 
 
 def shown(name: str, *, limit: int = 200) -> str:
-    """Return a file's name as text that can be stored and displayed: names may hold any bytes."""
+    """Return a file's name as text that can be stored and displayed, because names may contain any bytes."""
     text = name.encode("utf-8", "replace").decode("utf-8")
     text = "".join(character if character.isprintable() else "\ufffd" for character in text)
     return shortened(text, limit=limit)
@@ -168,7 +147,7 @@ def _step(part: str, *, inside: int, create: bool) -> int:
 
 
 def _name_directory(scope: str) -> str:
-    """Return the scope itself where it is a plain name, else a digest of it. It must not climb out of the root."""
+    """Return the scope itself if it is a plain name, else a digest of it, so that it cannot lead outside the root."""
     if _SAFE_NAME.fullmatch(scope):
         return scope
     return hashlib.sha256(scope.encode("utf-8", "surrogatepass")).hexdigest()

@@ -16,7 +16,7 @@ from django.test import Client  # noqa: E402
 from django.test.utils import setup_test_environment  # noqa: E402
 
 from governance import Cancellation, CancelReason, services  # noqa: E402
-from governance.core.model_messages import not_started_text  # noqa: E402
+from governance.core.outcomes import not_started_text  # noqa: E402
 from governance.core.policy import resolve  # noqa: E402
 from governance.core.registry import registry  # noqa: E402
 from governance.models import ToolPolicy  # noqa: E402
@@ -25,7 +25,7 @@ from turns.core.repairs import Cause  # noqa: E402
 from turns.core.turns import ending_of  # noqa: E402
 from turns.models import CancelRequest  # noqa: E402
 from webchat import page_texts  # noqa: E402
-from webchat.protocol import javascript_types  # noqa: E402
+from webchat.protocol import generators  # noqa: E402
 
 PAGE = "/admin/governance/toolpolicy/{}/change/"
 
@@ -55,14 +55,14 @@ def of_reason() -> dict[str, Any]:
     cancellation = Cancellation(reason=reason)
     request = CancelRequest(reason=reason.value)
     ended = ending_of(cancellation)
-    _, _, after = javascript_types.render().partition("export const CANCEL_REASONS")
+    [reasons] = [line for line in generators.script().splitlines() if "} CancelReason */" in line]
     return {
         "to the model": not_started_text("wait", cancellation),
-        "of a turn before": Cause.of_ending(ended).ended,
+        "of a turn before": Cause.of_ending(ended).clause,
         "status": ended.status.value,
         "in the admin": str(request.get_reason_display()),
         "on the page": str(page_texts.CHAT_TEXTS["by_budget"]),
-        "in JavaScript": '"budget"' in after.partition("]")[0],
+        "in JavaScript": '"budget"' in reasons,
         "no change of tables": not call_command("makemigrations", "--check", "turns", verbosity=0),
     }
 

@@ -33,10 +33,10 @@ from turns.events import log
 from turns.services import OpOutcome
 from webchat import operations
 from webchat.api import add_operation
-from webchat.protocol import javascript_types, schema_docs
+from webchat.protocol import generators
 from webchat.protocol.client_frames import parse
 from webchat.protocol.fields import Text
-from webchat.protocol.json_schema import type_of
+from webchat.protocol.generators import type_of
 from webchat.protocol.operation import OPERATIONS, Operation, Requester, Result
 from webchat.protocol.server_frames import OpResult, event_frames
 
@@ -107,7 +107,7 @@ def test_an_event_goes_through_the_log_to_clients(django_user_model: Any):
 
 
 def test_an_event_is_on_the_page_of_the_protocol_and_in_the_types_of_the_chat_page():
-    page, script = schema_docs.render(), javascript_types.render()
+    page, script = generators.docs(), generators.script()
     assert "#### `turn_rated`\n\nA person has said how good an answer was.\n" in page
     typed = '{type: "turn_rated", seq: number, turn_id: string, at: string, stars: number, remark?: string|null}'
     assert f"Readonly<{typed}>}} TurnRatedEvent" in script
@@ -144,7 +144,7 @@ async def test_an_operation_is_an_endpoint_of_the_api(api: NinjaAPI):
 
 
 def test_an_operation_is_on_the_page_of_the_protocol_and_in_the_types_of_the_chat_page():
-    page, script = schema_docs.render(), javascript_types.render()
+    page, script = generators.docs(), generators.script()
     assert "#### `rate_turn`\n\nSay how good an answer was.\n" in page
     typed = '{type: "rate_turn", op_id: string, stars: number, remark?: string, turn_id: string}'
     assert f"Readonly<{typed}>}} RateTurnFrame" in script
@@ -222,7 +222,7 @@ def test_a_limit_and_a_reason_are_everywhere_by_themselves(tmp_path: Path):
     }
     saved = found.pop("saved")
     assert saved.startswith("Version 2. wait: warning after: 5 s → 2 min.")
-    assert "Calls that run in this process obey now" in saved
+    assert "The new limits now apply to running calls of this process" in saved
     assert found == {
         "built in": 60.0,
         "edited": 5.0,
@@ -250,7 +250,7 @@ def _shop() -> Iterator[None]:
 def test_a_tool_is_offered_limited_and_in_the_admin(admin_client: Client):
     found = governance_selectors.find_tool("ship_order")
     assert found is not None
-    offered = offer([found], None, chat_model="local")
+    offered = offer([found], None, chat_models=["local"])
     assert [it.name for it in offered.tools] == ["ship_order"]
     shown = registry.get("ship_order")
     assert (shown.description, list(shown.input_schema["properties"])) == (

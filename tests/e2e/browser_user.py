@@ -61,12 +61,15 @@ class BrowserUser:
         await page.get_by_label("Password").fill(self.site.password(name))
         await page.get_by_role("button", name="Sign in").click()
 
-    async def start_conversation(self, page: Page | None = None) -> Chat:
-        """Make a conversation by the API, as programs do, and open it in a new tab."""
+    async def start_conversation(self, said: str = "", *, page: Page | None = None) -> Chat:
+        """Make a conversation by the API, as programs do, open it in a new tab, and say something there."""
         made = await self.post("/api/conversations")
         page = page or await self.context.new_page()
         await page.goto(f"{self.site.url}/c/{made['conversation_id']}/")
-        return await self._ready(page)
+        chat = await self._ready(page)
+        if said:
+            await chat.say(said)
+        return chat
 
     async def post(self, path: str) -> Any:
         """Ask the site for something as a program does, without a page; return what it answers."""
@@ -83,7 +86,7 @@ class BrowserUser:
         """Press the button of the list that the tab shows: the conversation begins with its first message."""
         await page.get_by_role("button", name="New conversation").first.click()
         chat = Chat(page)
-        await expect(chat.connection).to_have_text("New conversation")
+        await expect(chat.connection).to_have_attribute("data-status", "new")
         return chat
 
     async def join(self, chat: Chat) -> Chat:
@@ -94,7 +97,7 @@ class BrowserUser:
 
     async def _ready(self, page: Page) -> Chat:
         chat = Chat(page)
-        await expect(chat.connection).to_have_text("Connected")
+        await expect(chat.connection).to_have_attribute("data-status", "online")
         return chat
 
     def _watch(self, page: Page) -> None:

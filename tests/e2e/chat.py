@@ -25,13 +25,14 @@ class Chat:
         self.composer = page.get_by_label("Message to the agent")
         self.connection = page.locator("#connection")
         self.cancel_turn = page.locator("#cancel-turn")
-        self.running_bar = page.get_by_role("region", name="Running turn")
+        self.running_bar = page.get_by_role("region", name="Current task")
         self.queue = page.locator(".queue-chip")
         self.question = page.locator("#question")
         self.transcript = page.get_by_role("log", name="Conversation")
         self.cards = page.locator("tool-call")
         self.answers = page.locator("article.message-agent")
         self.sent = page.locator("article.message-user")
+        self.unsent = page.locator(".outbox article")
         live = ("queued", "running", "cancelling")
         self.live_turns = page.locator(", ".join(f'.turn[data-status="{each}"]' for each in live))
 
@@ -39,6 +40,16 @@ class Chat:
         """Type a message and send it with Enter; its lines are sent together."""
         await self.composer.fill(text)
         await self.composer.press("Enter")
+
+    async def ask(self, text: str) -> None:
+        """Say something, and wait until its turn has ended."""
+        await self.say(text)
+        await self.has_ended()
+
+    async def cancel(self) -> None:
+        """Cancel the task that runs, and wait for its end."""
+        await self.cancel_turn.click()
+        await self.has_ended()
 
     async def allow_once(self, tool: str = "List files") -> None:
         """Let the call run that is asked about."""
@@ -49,7 +60,7 @@ class Chat:
         opener = self.question.get_by_role("button", name="Deny…", exact=True)
         if await opener.get_attribute("aria-expanded") == "false":
             await opener.click()
-        await self.question.get_by_label("Why not? The agent reads it.").fill(reason)
+        await self.question.get_by_label("Why not? The agent will read this.").fill(reason)
         await self.question.get_by_role("button", name="Deny: ").click()
 
     async def answer_stop_question(self, answer: Callable[[], Awaitable[None]]) -> None:
@@ -71,9 +82,12 @@ class Chat:
             has=self.page.locator(".message-user").get_by_text(said, exact=True)
         )
 
-    def ending(self, title: str) -> Locator:
+    def ending(self, status: str) -> Locator:
         """Return the line under a turn that says how it ended."""
-        return self.transcript.locator(".turn-end").get_by_text(title, exact=True)
+        # A message that was never sent can be sent again.
+        return self.transcript.locator(
+            f".turn-end[data-status={status}]:not(:has(.turn-send_again))"
+        )
 
     async def is_painted(self) -> None:
         """Wait until the page has drawn what it knows now."""
@@ -84,7 +98,7 @@ class Chat:
         # The page draws before its next frame: until then it does not show what was just said.
         await self.is_painted()
         # Nothing runs either between Enter and the server's answer to it.
-        await expect(self.page.locator(".outbox article")).to_have_count(0)
+        await expect(self.unsent).to_have_count(0)
         await expect(self.live_turns).to_have_count(0)
         await expect(self.running_bar).to_be_hidden()
         await expect(self.cancel_turn).to_be_hidden()
@@ -107,6 +121,11 @@ def state(card: Locator) -> Locator:
 async def has_started(card: Locator) -> None:
     """Wait until a card's call runs; the word for that becomes another one after ten seconds."""
     await expect(card).to_have_attribute("data-status", "running")
+
+
+async def was_cancelled(card: Locator) -> None:
+    """Wait until a card's call has ended because of a cancel."""
+    await expect(card).to_have_attribute("data-status", "cancelled")
 
 
 def clock(card: Locator) -> Locator:

@@ -73,7 +73,15 @@ class ScriptedSocket:
 def _snapshot(*, turns: int, calls: int) -> dict[str, Any]:
     messages: list[dict[str, Any]] = []
     for number in range(turns):
-        asks = [{"type": "tool_use", "id": f"c{number}", "name": "wait", "input": {"seconds": 1}}]
+        asks = [
+            {
+                "type": "tool_use",
+                "id": f"c{number}",
+                "name": "wait",
+                "input": {"seconds": 1},
+                "arguments": [{"name": "seconds", "value": "1", "is_text": False}],
+            }
+        ]
         said = [
             ("user", [{"type": "text", "text": f"Question {number}."}]),
             *([("assistant", asks)] if number < calls else []),
@@ -143,6 +151,7 @@ def _call(number: int) -> dict[str, Any]:
         "tool_server": "",
         "allowed_earlier_by": "",
         "input": {"seconds": 1},
+        "arguments": [{"name": "seconds", "value": "1", "is_text": False}],
         "interruptible": True,
         "approval": None,
         "message": None,

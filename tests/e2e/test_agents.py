@@ -10,7 +10,7 @@ from tests.e2e.chat import state
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-PICKER = "Agent of the new conversation"
+PICKER = "Agent for the new conversation"
 
 
 @asynccontextmanager
@@ -22,10 +22,10 @@ async def an_agent(admin, name: str, description: str):
     await page.get_by_label("only these", exact=True).check()
     await page.get_by_label(re.compile(r"^\s*read_file ")).check()
     await page.get_by_label("Turn limit:").fill("2 min")
-    await page.get_by_label("Samples:").fill("list\nread <b>notes</b>.txt")
+    await page.get_by_label("Sample messages:").fill("list\nread <b>notes</b>.txt")
     await page.get_by_label("Placeholder:").fill("Ask for a file…")
     await page.get_by_role("button", name="Save", exact=True).click()
-    await expect(page.get_by_text("Turns that begin from now on obey")).to_be_visible()
+    await expect(page.get_by_text("This applies to turns that start from now on")).to_be_visible()
     yield page
     await page.goto(f"{admin.site.url}/admin/turns/agent/")
     await page.get_by_role("link", name=name, exact=True).click()
@@ -55,7 +55,7 @@ async def test_a_person_picks_an_agent_that_may_do_less(open_browser, browser_us
         )
     # It is gone now: there is nothing to pick, and its conversation says what to do.
     await page.get_by_role("link", name=re.compile("run date")).first.click()
-    await expect(chat.connection).to_have_text("Connected")
+    await expect(chat.connection).to_have_attribute("data-status", "online")
     await expect(page.get_by_label(PICKER)).to_have_count(0)
     await chat.say("list")
     await expect(page.locator("#notice-text")).to_contain_text("Start a new conversation")

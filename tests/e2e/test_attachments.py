@@ -113,7 +113,7 @@ async def test_refused_file_says_why_and_holds_nothing_up(browser_user: BrowserU
     chat = await browser_user.start_conversation()
     program = FilePayload(name="photo.png", mimeType="image/png", buffer=b"MZ\x90\0\3")
     await attach(chat, program)
-    await expect(waiting(chat)).to_contain_text("Files of this type are not taken.")
+    await expect(waiting(chat)).to_contain_text("This file type is not supported.")
     name = waiting(chat).locator(".attachment-name")
     assert await name.evaluate("name => name.scrollWidth <= name.clientWidth")  # not cut for it
     await check(chat.page)

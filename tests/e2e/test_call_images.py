@@ -43,7 +43,7 @@ def painting_site(tmp_path: Path) -> Iterator[Site]:
 
 
 async def begin(person: BrowserUser) -> Chat:
-    """Start a conversation whose turns have the server's tools: it is connected with the first turn of a process."""
+    """Start a conversation whose turns have the server's tools: a turn begins without those of one that takes its time."""
     chat = await person.start_conversation()
     await chat.say("help")
     await chat.has_ended()

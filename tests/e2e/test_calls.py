@@ -6,7 +6,7 @@ import re
 import pytest
 from playwright.async_api import Route, expect
 
-from tests.e2e.chat import cancel_button, click_and_see, clock, has_started, state
+from tests.e2e.chat import cancel_button, click_and_see, clock, has_started, state, was_cancelled
 from tests.e2e.test_accessibility import PHONE, check
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -44,7 +44,7 @@ async def test_every_call_is_one_line_in_the_block_of_its_step_and_nothing_jumps
     before = await tops(chat)
     for seconds in (500, 610):
         await cancel_button(chat.card(f"seconds: {seconds}")).click()
-        await expect(state(chat.card(f"seconds: {seconds}"))).to_contain_text("cancelled by you")
+        await was_cancelled(chat.card(f"seconds: {seconds}"))
         assert await tops(chat) == before
     await chat.has_ended()
     assert await heights(chat) == [LINE] * 4  # none of them went well, so all stay
@@ -68,14 +68,12 @@ async def test_a_call_has_a_bar_of_its_share_and_more_time_when_it_is_asked_for(
     assert await bar.evaluate(SHARE) < 0.5
     await card.get_by_role("button", expanded=False).click()
     await expect(card.locator(".call-facts")).to_contain_text("limit changed to 05:30 by you")
-    await chat.cancel_turn.click()
-    await chat.has_ended()
+    await chat.cancel()
 
 
 async def test_after_the_turn_what_went_well_is_folded_and_opens_again(browser_user):
     chat = await browser_user.start_conversation()
-    await chat.say("wait 0\nwait 0.1\nread nowhere.txt\nwithin 200ms wait 9")
-    await chat.has_ended()
+    await chat.ask("wait 0\nwait 0.1\nread nowhere.txt\nwithin 200ms wait 9")
     head = chat.page.get_by_role("button", name=re.compile("^Used 4 tools"))
     await expect(head).to_have_attribute("aria-expanded", "false")
     await expect(chat.card("seconds: 0")).to_be_hidden()
@@ -96,8 +94,7 @@ async def test_after_the_turn_what_went_well_is_folded_and_opens_again(browser_u
 async def test_an_opened_card_has_the_whole_result_the_code_name_and_the_limit(browser_user):
     chat = await browser_user.start_conversation()
     await chat.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    await chat.say("run seq 1 3000")
-    await chat.has_ended()
+    await chat.ask("run seq 1 3000")
     card = chat.cards.last
     await expect(card).to_contain_text("Run a command")
     await card.get_by_role("button", expanded=False).click()
@@ -130,8 +127,7 @@ async def test_the_rest_of_a_result_is_shown_when_it_is_asked_for(browser_user):
 
 async def test_the_rest_of_a_result_takes_the_focus_from_nobody(browser_user):
     browser_user.expect_problem("503")
-    chat = await browser_user.start_conversation()
-    await chat.say("run seq 1 3000")
+    chat = await browser_user.start_conversation("run seq 1 3000")
     await chat.has_ended()
     card = chat.cards.last
     await card.get_by_role("button", expanded=False).click()
@@ -139,7 +135,7 @@ async def test_the_rest_of_a_result_takes_the_focus_from_nobody(browser_user):
     path = re.compile("/tools/.+/result$")
     await chat.page.route(path, lambda route: route.fulfill(status=503))
     await show_all.press("Enter")
-    await expect(card).to_contain_text("The rest could not be fetched.")
+    await expect(card).to_contain_text("Could not load the rest.")
     await expect(show_all).to_be_focused()
     await chat.page.unroute(path)
     may_come = asyncio.Event()
@@ -158,8 +154,7 @@ async def test_the_rest_of_a_result_takes_the_focus_from_nobody(browser_user):
 
 
 async def test_a_running_command_shows_its_last_lines_also_after_a_reload(browser_user):
-    chat = await browser_user.start_conversation()
-    await chat.say("within 30min run seq 1 20; sleep 600")
+    chat = await browser_user.start_conversation("within 30min run seq 1 20; sleep 600")
     tail = chat.cards.last.locator(".call-tail")
     for _time in range(2):
         await chat.cards.last.get_by_role("button", expanded=False).click()
@@ -167,5 +162,4 @@ async def test_a_running_command_shows_its_last_lines_also_after_a_reload(browse
         await check(chat.page)
         await chat.page.reload()
         await has_started(chat.cards.last)
-    await chat.cancel_turn.click()
-    await chat.has_ended()
+    await chat.cancel()

@@ -48,7 +48,7 @@ def entry(page: Page, title: str) -> Locator:
 
 async def choose(page: Page, title: str, action: str) -> None:
     """Open the menu of an entry and choose from it."""
-    opener = entry(page, title).get_by_role("button", name="Options of")
+    opener = entry(page, title).get_by_role("button", name="Options for")
     await opener.focus()
     await opener.press("Enter")
     await expect(page.get_by_role("menu")).to_be_visible()
@@ -61,7 +61,7 @@ async def test_a_conversation_is_renamed_pinned_and_deleted_and_every_tab_shows_
     chat = await said(browser_user, "say Tulips.")
     other = await said(browser_user, "say Roses.")
     await choose(chat.page, "say Tulips.", "Rename")
-    dialog = chat.page.get_by_role("dialog", name="Rename the conversation")
+    dialog = chat.page.get_by_role("dialog", name="Rename conversation")
     await expect(dialog.get_by_label("Title")).to_have_value("say Tulips.")
     await dialog.get_by_label("Title").fill("All about tulips")
     await picture(chat.page, "rename")
@@ -90,7 +90,7 @@ async def test_a_conversation_is_renamed_pinned_and_deleted_and_every_tab_shows_
     await choose(other.page, "All about tulips", "Delete…")
     await dialog.get_by_role("button", name="Delete", exact=True).click()
     await expect(entry(other.page, "All about tulips")).to_have_count(0)
-    await expect(chat.connection).to_have_text("Not available")
+    await expect(chat.connection).to_have_attribute("data-status", "not_found")
     await expect(entry(chat.page, "All about tulips")).to_have_count(0)
     await chat.page.get_by_label("Search conversations").fill("roses")
     await expect(chat.page.locator(".list-entry")).to_have_count(1)
@@ -120,7 +120,7 @@ async def test_a_running_conversation_is_deleted_with_what_runs_in_it(browser_us
     await choose(listed, "wait 300.4", "Delete…")
     await listed.get_by_role("button", name="Delete", exact=True).click()
     await expect(entry(listed, "wait 300.4")).to_have_count(0)
-    await expect(chat.connection).to_have_text("Not available")
+    await expect(chat.connection).to_have_attribute("data-status", "not_found")
     active = await browser_user.context.request.get(f"{browser_user.site.url}/api/turns/active")
     assert "wait 300.4" not in await active.text()
 
@@ -151,7 +151,7 @@ async def test_the_list_says_what_runs_and_marks_what_ended_out_of_sight_until_i
     await other.page.reload()
     await expect(mark).to_have_text("new")
     await chat.page.go_back()
-    await expect(chat.connection).to_have_text("Connected")
+    await expect(chat.connection).to_have_attribute("data-status", "online")
     await expect(mark).to_be_hidden()
 
 
@@ -164,7 +164,7 @@ async def test_the_search_finds_a_part_of_a_title(browser_user: BrowserUser):
         await expect(entry(page, "say Narcissus.")).to_be_visible()
         await expect(page.locator(".list-entry")).to_have_count(1)
         await search.fill("no such title")
-        await expect(page.get_by_text("No conversation has this title.")).to_be_visible()
+        await expect(page.get_by_text("No conversation matches.")).to_be_visible()
         await expect(page.locator(".list-entry")).to_have_count(0)
         await check(page)
         await search.fill("")
@@ -180,7 +180,7 @@ async def test_the_menu_and_the_search_close_by_keys_without_cancelling_anything
     await chat.say("within 30min wait 600.4")
     await expect(chat.running_bar).to_be_visible()
     page = chat.page
-    opener = entry(page, "within 30min wait 600.4").get_by_role("button", name="Options of")
+    opener = entry(page, "within 30min wait 600.4").get_by_role("button", name="Options for")
     await opener.focus()
     await opener.press("Enter")
     menu = page.get_by_role("menu")
@@ -215,7 +215,7 @@ async def test_the_menu_stays_beside_its_button_when_the_window_changes(
     chat = await said(browser_user, "say Daffodils.")
     listed = await browser_user.open("/")
     for page in (listed, chat.page):
-        opener = entry(page, "say Daffodils.").get_by_role("button", name="Options of")
+        opener = entry(page, "say Daffodils.").get_by_role("button", name="Options for")
         await opener.focus()
         await opener.press("Enter")
         await expect(page.get_by_role("menu")).to_be_visible()

@@ -6,7 +6,7 @@ import re
 import pytest
 from playwright.async_api import expect
 
-from tests.e2e.chat import Chat, state
+from tests.e2e.chat import Chat, state, was_cancelled
 from tests.e2e.scripted_socket import ScriptedSocket
 from tests.e2e.site import Site
 from tests.e2e.test_accessibility import PHONE, check
@@ -28,6 +28,11 @@ def note(chat: Chat):
     return chat.cards.last.locator(".call-note")
 
 
+async def was_allowed(chat: Chat) -> None:
+    """Wait until the last call has done its work, which it cannot without a yes."""
+    await expect(chat.cards.last).to_have_attribute("data-status", "succeeded")
+
+
 async def asked(chat: Chat, path: str = ".") -> None:
     """Let the agent call the tool, and wait for the question."""
     await chat.say(ask(path))
@@ -43,15 +48,17 @@ async def test_the_question_shows_all_that_would_run_and_nothing_of_it_is_html(b
     await expect(chat.question.locator("b")).to_have_count(0)
     await expect(chat.question).to_contain_text("List files wants to run. Allow it?")
     await expect(chat.question.locator("code")).to_have_text("list_files")
-    await expect(chat.question).to_contain_text("its clock and the turn’s stand still")
+    await expect(chat.question).to_contain_text("The timers are paused until you answer")
     await expect(chat.question.get_by_role("timer")).to_contain_text("within 09:")
     await expect(chat.running_bar).to_contain_text("Waiting for your decision")
     await expect(chat.page.locator("#status")).to_be_empty()
     await expect(chat.question.locator(".question-description")).to_be_visible()
     await chat.question.get_by_text("About this tool").click()
     await expect(chat.question.locator(".question-description")).to_be_hidden()
-    assert (await chat.page.title()).startswith("(1) Waits for you · ")
-    await expect(chat.page.locator("#alert")).to_have_text("List files waits for your decision.")
+    assert (await chat.page.title()).startswith("(1) Waiting for you · ")
+    await expect(chat.page.locator("#alert")).to_have_text(
+        "List files is waiting for your decision."
+    )
     await chat.deny()
     await chat.has_ended()
     assert "Waits" not in await chat.page.title()
@@ -70,8 +77,7 @@ async def test_the_focus_stays_in_the_question_while_it_is_decided(browser_user)
 
 
 async def test_the_question_and_its_answers_are_in_sight_whatever_would_run(browser_user):
-    chat = await browser_user.start_conversation()
-    await chat.say("\n".join(f"say line {n}" for n in range(60)))
+    chat = await browser_user.start_conversation("\n".join(f"say line {n}" for n in range(60)))
     await chat.has_ended()
     await asked(chat, "\n".join(f"line {n}" for n in range(300)))
     for size in (PHONE, {"width": 640, "height": 400}, {"width": 1280, "height": 850}):
@@ -86,11 +92,67 @@ async def test_the_question_and_its_answers_are_in_sight_whatever_would_run(brow
     await chat.has_ended()
 
 
+async def test_a_command_that_is_cut_says_so_and_is_allowed_once_all_of_it_was_shown(browser_user):
+    chat = await browser_user.start_conversation("say Before.")
+    await chat.has_ended()
+    once = chat.question.get_by_role("button", name="Allow once: List files", exact=True)
+    whole = chat.question.get_by_role("button", name="Show all 60 lines")
+    for size in ({"width": 1366, "height": 625}, {"width": 390, "height": 480}):
+        await chat.page.set_viewport_size(size)
+        await asked(chat, "\n".join(f"line {n}" for n in range(60)))
+        await expect(whole).to_be_visible()
+        box = await chat.question.bounding_box()
+        assert box["height"] <= 0.4 * size["height"]
+        for name in ("Allow once: List files", "Deny…"):
+            answer = chat.question.get_by_role("button", name=name, exact=True)
+            await expect(answer).to_be_in_viewport(ratio=1)
+        await expect(chat.question.get_by_role("button", name="Deny…")).to_be_enabled()
+        await expect(once).to_be_disabled()
+        if size["width"] == 390:
+            await chat.question.locator(".question-what").evaluate("all => all.scrollTo(0, 5_000)")
+            await expect(whole).to_be_hidden()
+        else:
+            await whole.press("Enter")
+            await expect(chat.question).to_be_focused()
+        await expect(once).to_be_enabled()
+        await chat.deny()
+        await chat.has_ended()
+
+
+async def test_what_is_typed_may_answer_the_question_and_numbers_stand_digit_by_digit(browser_user):
+    chat = await browser_user.start_conversation()
+    call = 'call list_files {"path": ".", "_meta": {"order": 9007199254740993, "rate": 1.0}}'
+    await chat.say(call)
+    shown = re.compile(r'"order": 9007199254740993,\s+"rate": 1\.0')
+    await expect(chat.question.locator("dd pre").last).to_have_text(shown)
+    await chat.say("Yes")
+    answer = chat.page.locator("#stop-question")
+    await expect(answer).to_contain_text("Is that your answer to the question?")
+    await chat.answer_stop_question(
+        answer.get_by_role("button", name="Allow once", exact=True).click
+    )
+    await was_allowed(chat)
+    await expect(chat.composer).to_have_value("")
+    await chat.has_ended()
+    await expect(chat.sent).to_have_count(1)
+    await asked(chat)
+    await chat.say("no")
+    await chat.answer_stop_question(answer.get_by_role("button", name="Send").click)
+    await expect(chat.queue).to_have_text("no")
+    await expect(chat.composer).to_be_focused()
+    await expect(
+        chat.question.get_by_role("button", name="Allow once: List files", exact=True)
+    ).to_be_enabled()
+    await chat.page.keyboard.press("Control+Enter")  # from the empty field
+    await was_allowed(chat)
+    await chat.has_ended()
+
+
 async def test_a_no_with_a_reason_is_sent_with_enter_and_survives_a_reload(browser_user):
     chat = await browser_user.start_conversation()
     await asked(chat)
     await chat.question.get_by_role("button", name="Deny…").click()
-    reason = chat.question.get_by_label("Why not? The agent reads it.")
+    reason = chat.question.get_by_label("Why not? The agent will read this.")
     await expect(reason).to_be_focused()
     await chat.page.keyboard.press("Control+Enter")
     await chat.page.keyboard.press("Escape")  # closes the field, and nothing else
@@ -114,19 +176,19 @@ async def test_esc_closes_the_open_reason_from_anywhere_then_cancels_the_turn_an
     chat = await browser_user.start_conversation()
     await asked(chat)
     await chat.question.get_by_role("button", name="Deny…").click()
-    reason = chat.question.get_by_label("Why not? The agent reads it.")
+    reason = chat.question.get_by_label("Why not? The agent will read this.")
     await reason.fill("not now")
     await chat.composer.click()
     await chat.page.keyboard.press("Escape")
     await expect(reason).to_be_hidden()
     await expect(chat.composer).to_be_focused()
-    await expect(state(chat.cards.last)).to_have_text("waiting for a decision")
+    await expect(chat.cards.last).to_have_attribute("data-status", "awaiting_approval")
     await expect(chat.cancel_turn).to_be_enabled()
     await chat.question.get_by_role("button", name="Deny…").focus()
     await chat.page.keyboard.press("Escape")
-    await expect(state(chat.cards.last)).to_contain_text("cancelled by you")
+    await was_cancelled(chat.cards.last)
     await expect(note(chat)).to_be_hidden()  # there a denial would stand
-    await expect(chat.ending("Turn cancelled")).to_be_visible()
+    await expect(chat.ending("cancelled")).to_be_visible()
     await chat.has_ended()
 
 
@@ -176,19 +238,18 @@ async def test_the_keys_decide_only_in_the_question_and_half_a_second_after_it_a
     await chat.page.clock.run_for(600)
     await expect(once).to_be_enabled()
     await chat.page.keyboard.press("Control+Enter")
-    await expect(note(chat)).to_have_text("Allowed by you")
+    await was_allowed(chat)
     await expect(chat.composer).to_be_focused()
     await chat.has_ended()
 
 
 async def test_a_double_click_decides_on_one_question_only(browser_user):
-    chat = await browser_user.start_conversation()
-    await chat.say("\n".join([ask("one"), ask("two")]))
+    chat = await browser_user.start_conversation("\n".join([ask("one"), ask("two")]))
     await expect(chat.question).to_contain_text("1 of 2")
     await chat.question.get_by_role("button", name=re.compile("^Allow once")).dblclick()
     await expect(chat.question.locator("dd pre")).to_have_text("two")
     await expect(chat.page.locator("#notice")).to_be_hidden()
-    await expect(state(chat.card("two"))).to_have_text("waiting for a decision")
+    await expect(chat.card("two")).to_have_attribute("data-status", "awaiting_approval")
     await chat.page.keyboard.press("Escape")
     await chat.has_ended()
 
@@ -241,7 +302,7 @@ async def test_a_cancel_while_it_waits_is_no_denial(browser_user):
     await expect(card.get_by_role("button", name="Cancel List files")).to_have_count(0)
     await card.focus()
     await chat.page.keyboard.press("c")
-    await expect(state(card)).to_contain_text("cancelled by you")
+    await was_cancelled(card)
     await expect(chat.question).to_be_hidden()
     await chat.has_ended()
 
@@ -270,6 +331,7 @@ QUESTION_BELOW = {
     "tool_title": "",
     "tool_server": "",
     "input": {"command": "dig"},
+    "arguments": [{"name": "command", "value": "dig", "is_text": True}],
 }
 
 
@@ -279,7 +341,7 @@ async def test_a_new_connection_takes_neither_reason_nor_focus_and_a_question_as
     page = await browser_user.context.new_page()
     socket = ScriptedSocket(turns=1, calls=0)
     await socket.stand_behind(page)
-    chat = await browser_user.start_conversation(page)
+    chat = await browser_user.start_conversation(page=page)
     tell(socket, QUESTION_BELOW)
     await chat.question.get_by_role("button", name="Deny…").click()
     reason = chat.question.get_by_role("textbox")

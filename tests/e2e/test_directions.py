@@ -18,8 +18,9 @@ ENDS_AT_THE_RIGHT = """
 WHERE_IT_BEGINS = """
     (paragraph) => {
         const range = document.createRange();
-        range.selectNodeContents(paragraph.lastChild);
-        return range.getBoundingClientRect().left - paragraph.querySelector("code").getBoundingClientRect().right;
+        const code = paragraph.querySelector("code");
+        range.selectNodeContents(code.nextSibling);  // of a growing text, the first of several
+        return range.getBoundingClientRect().left - code.getBoundingClientRect().right;
     }
 """
 
@@ -27,8 +28,11 @@ WHERE_IT_BEGINS = """
 async def test_code_that_turns_the_direction_around_leaves_what_follows_as_it_is(browser_user):
     chat = await browser_user.start_conversation()
     await chat.say("say `a\u202eb` and so on")
-    assert abs(await chat.answers.last.locator("p").evaluate(WHERE_IT_BEGINS)) < 2
+    paragraph = chat.answers.last.locator("p")
+    await expect(paragraph).to_have_text("a\u202eb and so on")
+    assert abs(await paragraph.evaluate(WHERE_IT_BEGINS)) < 2
     await chat.has_ended()
+    assert abs(await paragraph.evaluate(WHERE_IT_BEGINS)) < 2
 
 
 async def test_a_title_is_not_turned_around_by_what_stands_in_its_message(browser_user):

@@ -24,7 +24,7 @@ def edit_button(chat: Chat, said: str) -> Locator:
 
 
 def editor(chat: Chat) -> Locator:
-    return chat.page.get_by_label("Your message, in its new form")
+    return chat.page.get_by_label("Your edited message")
 
 
 async def talk(browser_user: BrowserUser, *lines: str) -> Chat:
@@ -52,7 +52,7 @@ async def test_an_edited_message_takes_the_place_of_all_behind_it_in_every_tab(
     await expect(editor(chat)).to_be_focused()
     await expect(editor(chat)).to_have_value("say two")
     await expect(
-        chat.page.get_by_text("What tools have done is not undone.", exact=False)
+        chat.page.get_by_text("What the tools did is not undone.", exact=False)
     ).to_be_visible()
     await check(chat.page)
     await picture(chat.page, "editing")
@@ -94,7 +94,9 @@ async def test_the_editor_is_closed_by_esc_and_keeps_its_text_while_something_ru
     await expect(chat.cancel_turn).to_be_visible()
     await expect(edit_button(other, "say one")).to_be_hidden()
     await editor(chat).press("Enter")
-    await expect(chat.page.locator("#notice-text")).to_contain_text("Send it when that has ended.")
+    await expect(chat.page.locator("#notice-text")).to_contain_text(
+        "Send your edit when it has finished."
+    )
     await expect(editor(chat)).to_have_value("say more")
     await editor(chat).press("Escape")
     await expect(chat.cancel_turn).to_be_enabled()
@@ -130,7 +132,7 @@ async def test_that_something_goes_on_is_not_said_after_its_end(browser_user: Br
     await other.say("within 30min wait 600")
     await expect(chat.cancel_turn).to_be_visible()
     await editor(chat).press("Enter")
-    busy = chat.page.get_by_text("Something is still going on here.").filter(visible=True)
+    busy = chat.page.get_by_text("The agent is still working here.").filter(visible=True)
     await expect(busy).to_have_count(2)  # the notice and the line under the composer
     await other.cancel_turn.click()
     await chat.has_ended()

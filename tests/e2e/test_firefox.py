@@ -34,7 +34,7 @@ async def test_a_tour_in_firefox(site, tmp_path):
         await firefox.type(INPUT, "within 30min wait 600", enter=True)
         await firefox.until("document.querySelector('tool-call[data-status=running]')")
         await firefox.click("#cancel-turn")
-        await firefox.until_text(".turn-end", "Turn cancelled")
+        await firefox.until_text(".turn-end", "Task cancelled")
         await firefox.until(AT_REST)
 
         await firefox.type(INPUT, 'call list_files {"path": "."}', enter=True)

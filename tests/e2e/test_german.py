@@ -75,6 +75,7 @@ async def test_the_page_of_limits_is_german_and_says_in_german_what_is_wrong(ope
     await page.goto(f"{site.url}/admin/governance/toolpolicy/")
     await expect(page.get_by_role("heading", name="Limits von Werkzeugen").first).to_be_visible()
     assert [text for text in await english_in(page) if "Turnkeeper" not in text] == []
+    await page.locator("summary", has_text="exec").click()
     await page.get_by_label("Gesamtlimit: exec").fill("90")
     await page.get_by_role("button", name="Sichern").click()
     await expect(page.locator(".errorlist").first).to_contain_text(
@@ -89,7 +90,7 @@ def untranslated() -> frozenset[str]:
     What has a place for a value in it is compared around that place.
     """
     found: set[str] = set()
-    for app in ("governance", "turns", "webchat"):
+    for app in ("console", "governance", "turns", "webchat"):
         with (ROOT / app / MO).open("rb") as compiled:
             catalogue = gettext.GNUTranslations(compiled)
         for english, german in catalogue._catalog.items():
@@ -105,14 +106,14 @@ async def english_sentences_in(page: Page) -> list[str]:
 
 
 async def test_a_conversation_is_german_from_the_message_to_the_settings(open_browser, site):
-    assert "Stop the turn?" in untranslated()
+    assert "Stop the task?" in untranslated()
     person = await open_browser(site, user=None, locale="de-DE")
     page = await sign_in(person)
     await page.get_by_role("button", name="Neue Unterhaltung").first.click()
     chat = Chat(page)
     await expect(chat.connection).to_have_text("Neue Unterhaltung")
     composer = page.get_by_label("Nachricht an den Agenten")
-    stop = page.get_by_role("button", name=re.compile("^Runde abbrechen"))
+    stop = page.get_by_role("button", name=re.compile("^Aufgabe abbrechen"))
 
     async def is_german() -> None:
         assert await english_in(page) == []
@@ -132,7 +133,7 @@ async def test_a_conversation_is_german_from_the_message_to_the_settings(open_br
     await chat.card("seconds: 610").get_by_role("button", expanded=False).click()
     await is_german()
     await stop.first.click()
-    await expect(page.locator(".turn-end").last).to_contain_text("Runde abgebrochen")
+    await expect(page.locator(".turn-end").last).to_contain_text("Aufgabe abgebrochen")
     await is_german()
     await say("list")  # a question
     await expect(chat.question).to_be_visible()
@@ -144,7 +145,7 @@ async def test_a_conversation_is_german_from_the_message_to_the_settings(open_br
     await expect(chat.question).to_be_hidden()
     await expect(stop).to_be_hidden()
     await is_german()
-    await page.get_by_label("Farben").select_option("Dunkel")
+    await page.get_by_label("Farbschema").select_option("Dunkel")
     await expect(page.locator("html")).to_have_attribute("data-theme", "dark")
     await page.get_by_role("button", name="Optionen").first.click()
     await expect(page.get_by_role("menu")).to_be_visible()

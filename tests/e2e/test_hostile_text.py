@@ -66,6 +66,7 @@ async def test_a_servers_titles_results_and_an_answers_markdown_are_no_part_of_t
         for control in (".question-once", ".question-deny-open"):
             await expect(chat.question.locator(control)).to_be_in_viewport(ratio=1)
         assert await chat.question.locator("img, dialog, style").count() == 0
+        await chat.question.get_by_role("button", name="Show all").click()
         await chat.question.locator(".question-once").click()
         await chat.has_ended()
         await chat.say(f"say\n{FRAMES}")

@@ -82,7 +82,7 @@ async def test_tab_reaches_every_control_and_shows_where_it_is(browser_user):
 
 async def test_where_a_button_goes_with_its_press_the_focus_is_where_writing_goes_on(browser_user):
     chat = await browser_user.begin(await browser_user.open("/"))
-    await chat.page.get_by_role("button", name="What else there is").press("Enter")
+    await chat.page.get_by_role("button", name="Other commands").press("Enter")
     await expect(chat.answers).to_have_count(1)
     await expect(chat.composer).to_be_focused()
     await chat.has_ended()
@@ -149,7 +149,7 @@ async def talk(chat: Chat) -> None:
     await expect(chat.queue).to_have_count(0)
     await expect(chat.composer).to_be_focused()
     await keys.press("Escape")
-    await expect(chat.ending("Turn cancelled")).to_be_visible()
+    await expect(chat.ending("cancelled")).to_be_visible()
     await chat.has_ended()
 
 
@@ -181,12 +181,12 @@ async def tidy_up(chat: Chat) -> None:
     page, keys = chat.page, chat.page.keyboard
     await go_to(page, page.get_by_role("button", name="Copy the answer").last, back=True)
     await keys.press("?")
-    await expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+    await expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
     await keys.press("Escape")
-    await go_to(page, page.get_by_label("Colours"), back=True)
+    await go_to(page, page.get_by_label("Theme"), back=True)
     await keys.press("End")
     await expect(page.locator("html")).to_have_attribute("data-theme", "dark")
-    opener = page.get_by_role("button", name=re.compile("^Options of “wait 600 within 2min"))
+    opener = page.get_by_role("button", name=re.compile("^Options for “wait 600 within 2min"))
     await go_to(page, opener, back=True)
     await keys.press("Enter")
     await expect(page.get_by_role("menuitem", name="Rename")).to_be_focused()
@@ -196,7 +196,7 @@ async def tidy_up(chat: Chat) -> None:
     await keys.press("Enter")
     await expect(page.locator("#title")).to_have_text("By keys alone")
     await go_to(
-        page, page.get_by_role("button", name=re.compile("^Options of “By keys")), back=True
+        page, page.get_by_role("button", name=re.compile("^Options for “By keys")), back=True
     )
     await keys.press("Enter")
     await keys.press("ArrowUp")
@@ -205,3 +205,14 @@ async def tidy_up(chat: Chat) -> None:
     await go_to(page, dialog.get_by_role("button", name="Delete", exact=True))
     await keys.press("Enter")
     await expect(page.get_by_role("heading", name="Conversations")).to_be_visible()
+
+
+async def test_the_first_tab_leads_past_the_list_to_the_conversation(browser_user):
+    chat = await browser_user.start_conversation()
+    skip = chat.page.get_by_role("link", name="Skip to the conversation")
+    await chat.page.evaluate("document.body.tabIndex = -1; document.body.focus()")
+    await chat.page.keyboard.press("Tab")
+    await expect(skip).to_be_focused()
+    await expect(skip).to_be_in_viewport(ratio=1)
+    await chat.page.keyboard.press("Enter")
+    await expect(chat.transcript).to_be_focused()

@@ -60,7 +60,7 @@ async def test_far_turns_have_no_elements_and_come_back_when_they_are_scrolled_t
     await chat.transcript.evaluate("log => { log.scrollTop = log.scrollHeight / 2; }")
     await expect(chat.turn("Question 0.")).to_have_count(0)
     await is_bounded(chat)
-    await chat.page.get_by_role("button", name="More: to the newest message").click()
+    await chat.page.get_by_role("button", name="More: go to the newest message").click()
     await expect(chat.turn(f"Question {TURNS - 1}.")).to_be_in_viewport()
     await is_bounded(chat)
 
@@ -68,7 +68,7 @@ async def test_far_turns_have_no_elements_and_come_back_when_they_are_scrolled_t
 async def test_the_focus_is_where_writing_goes_on_once_there_is_no_more(long_chat):
     chat, _socket = long_chat
     await chat.transcript.evaluate("log => { log.scrollTop = 0; }")
-    more = chat.page.get_by_role("button", name="More: to the newest message")
+    more = chat.page.get_by_role("button", name="More: go to the newest message")
     await more.press("Enter")
     await expect(more).to_be_hidden()
     await expect(chat.composer).to_be_focused()
@@ -96,7 +96,7 @@ async def test_message_that_is_edited_keeps_its_text_while_it_has_no_place_on_th
     await chat.transcript.evaluate("log => { log.scrollTop = 0; }")
     await edit_button(chat, "Question 0.").click()
     await editor(chat).fill("Question nought.")
-    await chat.page.get_by_role("button", name="More: to the newest message").click()
+    await chat.page.get_by_role("button", name="More: go to the newest message").click()
     await expect(chat.turn(f"Question {TURNS - 1}.")).to_be_in_viewport()
     await expect(editor(chat)).to_have_count(0)
     await chat.transcript.evaluate("log => { log.scrollTop = 0; }")

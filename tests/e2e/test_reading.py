@@ -35,7 +35,7 @@ async def test_a_message_goes_to_the_top_and_its_long_answer_is_not_followed_bey
 ):
     chat = await browser_user.start_conversation()
     await chat.page.set_viewport_size(LOW)
-    more = chat.page.get_by_role("button", name="More: to the newest message")
+    more = chat.page.get_by_role("button", name="More: go to the newest message")
     for said in ("say first", "say second"):
         await chat.say(said)
         await chat.has_ended()

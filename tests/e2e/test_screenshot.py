@@ -47,7 +47,7 @@ async def allow_two_waits(open_browser, site) -> None:
     admin = await open_browser(site, user="admin")
     page = await admin.open("/admin/governance/toolpolicy/add/")
     await page.get_by_label("Tool:").select_option("wait")
-    await page.get_by_label("Calls at once").fill("2")
+    await page.get_by_label("Concurrent calls").fill("2")
     await page.get_by_role("button", name="Save", exact=True).click()
     await page.close()
 
@@ -87,7 +87,7 @@ async def test_the_picture_shows_a_turn_with_calls_of_every_colour(site, open_br
         await expect(state(chat.card("seconds: 45"))).to_have_text("running")
         await chat.page.screenshot(path=FOLDER / "chat.png", animations="disabled")
         await chat.cancel_turn.click()
-        await expect(chat.ending("Turn cancelled")).to_be_visible()
+        await expect(chat.ending("cancelled")).to_be_visible()
 
 
 async def test_the_pictures_show_an_answer_and_a_question_on_a_phone(site, open_browser):
@@ -113,12 +113,12 @@ async def test_the_pictures_show_what_operators_see(site, open_browser):
     page = await admin.open("/admin/governance/toolpolicy/tool/wait/")
     for limit, why in (("1 min", "the queue was full"), ("1.5 s", "the tool answers sooner now")):
         await page.get_by_label("Total limit").fill(limit)
-        await page.get_by_label("Why").fill(why)
+        await page.get_by_label("Reason").fill(why)
         async with page.expect_navigation():
             await page.get_by_role("button", name="Save").click()
         if await page.locator(".errornote, .errorlist").count():  # it warns once
             await page.get_by_role("button", name="Save").click()
-        await expect(page.get_by_text(f"In force: {limit}")).to_be_visible()
+        await expect(page.get_by_text(f"Current limits: {limit}")).to_be_visible()
     await chat.say("wait 1\nwait 0.3\nwait 9")
     await chat.has_ended()
     other = await person.start_conversation()
@@ -127,15 +127,16 @@ async def test_the_pictures_show_what_operators_see(site, open_browser):
     await page.reload()
     await page.screenshot(path=FOLDER / "admin-tool.png")
     await page.goto(f"{site.url}/admin/governance/toolpolicy/?o=calls")
+    await page.locator("summary", has_text="wait").click()
     await page.get_by_label("Total limit: wait").fill("900 ms")
     await expect(page.locator("[data-told=wait]")).to_contain_text("Would have cut")
     await page.locator("#limits-in-force").evaluate("line => line.scrollIntoView()")
     await page.screenshot(path=FOLDER / "admin-limits.png")
-    await page.goto(f"{site.url}/admin/turns/turn/overview/")
+    await page.goto(f"{site.url}/admin/")
     await page.screenshot(path=FOLDER / "admin-overview.png")
     await page.goto(f"{site.url}/admin/turns/turn/")
     await page.locator("#result_list tbody tr").nth(1).get_by_role("link").first.click()
     await page.locator(".field-timeline").evaluate("row => row.scrollIntoView()")
     await page.screenshot(path=FOLDER / "admin-turn.png")
     await other.cancel_turn.click()
-    await expect(other.ending("Turn cancelled")).to_be_visible()
+    await expect(other.ending("cancelled")).to_be_visible()

@@ -55,14 +55,12 @@ async def html_of(chat: Chat) -> str:
 
 
 async def cancel(chat: Chat) -> None:
-    await chat.cancel_turn.click()
-    await chat.has_ended()
+    await chat.cancel()
 
 
 async def test_what_is_finished_is_rendered_while_the_rest_is_written(browser_user: BrowserUser):
     await browser_user.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    chat = await browser_user.start_conversation()
-    await chat.say(ENDLESS)
+    chat = await browser_user.start_conversation(ENDLESS)
     answer = growing(chat)
     await is_rendered(answer)
     await expect(answer.locator(".growing-text")).to_contain_text("word word")
@@ -77,8 +75,7 @@ async def test_what_is_finished_is_rendered_while_the_rest_is_written(browser_us
 async def test_what_was_rendered_stays_when_the_answer_ends_and_after_a_reload(
     browser_user: BrowserUser,
 ):
-    chat = await browser_user.start_conversation()
-    await chat.say(SLOWLY)
+    chat = await browser_user.start_conversation(SLOWLY)
     answer = growing(chat)
     await is_rendered(answer)
     await answer.locator("h1").evaluate(
@@ -110,8 +107,7 @@ async def test_a_link_that_is_explained_at_the_end_is_one_in_the_finished_answer
     chat = await browser_user.start_conversation()
     await chat.page.evaluate(NOTE_FIRST_PARAGRAPH)
     said, end = "# Head\n\nSee [tulips] there.\n\n", "\n\n[tulips]: https://tulips.example/"
-    await chat.say(slowly(said, words=100, end=end))
-    await chat.has_ended()
+    await chat.ask(slowly(said, words=100, end=end))
     link = chat.answers.last.get_by_role("link", name="tulips")
     await expect(link).to_have_attribute("href", "https://tulips.example/")
     assert "See [tulips] there." in await chat.page.evaluate("[...window.seen]")
@@ -120,8 +116,7 @@ async def test_a_link_that_is_explained_at_the_end_is_one_in_the_finished_answer
 async def test_a_reload_shows_what_is_rendered_and_what_was_cut_off_stays_so(
     browser_user: BrowserUser,
 ):
-    chat = await browser_user.start_conversation()
-    await chat.say(ENDLESS)
+    chat = await browser_user.start_conversation(ENDLESS)
     await is_rendered(growing(chat))
     await chat.page.reload()
     await is_rendered(growing(chat))
@@ -141,7 +136,7 @@ async def test_what_was_lost_before_it_was_stored_stays_rendered_and_says_so(
     page = await browser_user.context.new_page()
     socket = ScriptedSocket(turns=1, calls=0)
     await socket.stand_behind(page)
-    chat = await browser_user.start_conversation(page)
+    chat = await browser_user.start_conversation(page=page)
     socket.begin_turn()
     head = "# A **tulip**\n\n"
     socket.send(type="text_delta", turn_id=LIVE, text=f"{head}And so", offset=0, step=1)
@@ -151,10 +146,56 @@ async def test_what_was_lost_before_it_was_stored_stays_rendered_and_says_so(
     end = {"duration_ms": 200, "usage": {}, "error_code": None}
     socket.go_on(type="turn_end", status="interrupted", **end)
     answer = chat.answers.last
-    await expect(answer.locator(".message-note")).to_contain_text("not stored")
+    await expect(answer.locator(".message-note")).to_contain_text("not saved")
     await expect(answer.locator("h1 strong")).to_have_text("tulip")
     await expect(answer.locator(".growing-text")).to_have_text("And so")
     await expect(answer).not_to_have_attribute("aria-busy", "true")
+
+
+GROWING = (
+    ("1. **One", "li strong", "One"),
+    ("** and `two`\n2. [a](https://a.example/x) [b](javascript:alert(1)) c[0]", "li", None),
+    ("\n\n```python\ndef f(", ".code-block pre code", "def f("),
+    ("):\n    <b>\n```\n\n| A | B |\n|---|---|\n| c", "td", "c"),
+    (" | d |\n\n## Hea", "h2", "Hea"),
+    (
+        "d\n\n<img src=x onerror=alert(1)> ![p](https://evil.example/p.png) " + "> " * 3_000,
+        "h2",
+        "Head",
+    ),
+)
+
+
+async def test_the_block_that_is_written_is_drawn_as_it_grows_and_nothing_in_it_is_html(
+    browser_user: BrowserUser,
+):
+    """The server has rendered nothing yet: a model may write one long list, or one long program."""
+    page = await browser_user.context.new_page()
+    loaded: list[str] = []
+    page.on("request", lambda request: loaded.append(request.url))
+    socket = ScriptedSocket(turns=1, calls=0)
+    await socket.stand_behind(page)
+    chat = await browser_user.start_conversation(page=page)
+    socket.begin_turn()
+    offset = 0
+    answer = growing(chat).locator(".growing-text")
+    for piece, place, text in GROWING:
+        socket.send(type="text_delta", turn_id=LIVE, text=piece, offset=offset, step=1)
+        offset += len(piece)
+        if text:
+            await expect(answer.locator(place).last).to_have_text(text)
+    await expect(answer.locator("li")).to_have_text(
+        ["One and two", "a [b](javascript:alert(1)) c[0]"]
+    )
+    await expect(answer.locator(".code-head")).to_contain_text("python")
+    await expect(answer.locator("pre")).to_have_text("def f():\n    <b>")
+    assert await answer.locator("a").evaluate_all("all => all.map(each => each.href)") == [
+        "https://a.example/x"
+    ]
+    await expect(answer).to_contain_text("<img src=x onerror=alert(1)>")
+    assert await answer.locator("img, script, b, [onerror], [style]").count() == 0
+    assert not [url for url in loaded if "evil" in url]
+    await check(chat.page)
 
 
 HOSTILE = """# <script>alert(1)</script> head

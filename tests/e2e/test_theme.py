@@ -36,7 +36,7 @@ async def ground(page: Page) -> str:
 
 
 def choice(page: Page):
-    return page.get_by_label("Colours")
+    return page.get_by_label("Theme")
 
 
 async def test_a_choice_holds_for_every_page_of_the_browser_from_the_first_paint_on(
@@ -69,7 +69,7 @@ async def test_without_a_choice_the_colours_are_those_of_the_system(open_browser
     await page.emulate_media(color_scheme="light")
     assert await ground(page) == LIGHT
     await choice(page).select_option("Dark")
-    await choice(page).select_option("As the system")
+    await choice(page).select_option("System")
     assert await ground(page) == LIGHT
 
 

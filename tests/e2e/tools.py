@@ -1,5 +1,6 @@
-"""A tool that no cancel reaches; found because `tests.e2e` is an installed app of one test's site."""
+"""Tools that the site itself does not have; found because `tests.e2e` is an installed app of some tests' sites."""
 
+import asyncio
 import time
 from pathlib import Path
 
@@ -16,3 +17,10 @@ def dig() -> str:
     while not (Path(settings.VAR_DIR) / LET_GO).exists():
         time.sleep(0.01)
     return "gold"
+
+
+@tool(side_effects=True)
+async def refund(customer: str) -> str:
+    """Refund a customer, which takes longer than any test."""
+    await asyncio.Event().wait()
+    return f"refunded {customer}"

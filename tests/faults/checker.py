@@ -10,8 +10,8 @@ from itertools import pairwise
 from typing import Any
 
 from tests.faults.database_snapshot import ACTIVE, LIVE, DatabaseSnapshot, Row
-from turns.core.history import violations as broken_rules
 from turns.core.messages import Message, ToolResultBlock
+from turns.core.repairs import violations as broken_rules
 
 OF_CONVERSATIONS = {
     "history_repaired",

@@ -26,7 +26,7 @@ def start_scaled(site: Site, *, runners: int = 2, **faults: Any) -> None:
     """Start one web process and some runners."""
     for number in range(runners):
         site.run_turns(f"runner{number}", **faults)
-    site.serve_uvicorn(role="web", **faults)
+    site.serve(role="web", **faults)
 
 
 def let_pass(seconds: float, *, since: float | None = None) -> None:

@@ -1,7 +1,6 @@
-"""What Procrastinate's dispatcher keeps to, on a real database: python -m tests.faults.dispatching."""
+"""What the dispatcher of runners keeps to, on a real database: python -m tests.faults.dispatching."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
@@ -11,69 +10,73 @@ from asgiref.sync import sync_to_async
 from tests.support import PATIENCE, eventually
 
 
-class Full:
-    """A workplace that never has room for another turn."""
-
-    def __init__(self) -> None:
-        self.woken: list[UUID] = []
-
-    def wake(self, conversation_id: UUID) -> None:
-        self.woken.append(conversation_id)
-
-    async def until_room(self) -> None:
-        await asyncio.Event().wait()
-
-
-async def listen(dispatcher: Any, workplace: Full, *, until: Callable[[], bool]) -> None:
-    """Fetch jobs until that is true."""
-    listening = asyncio.create_task(dispatcher.listen(workplace, name="test"), name="listening")
-    await eventually(sync_to_async(until), timeout=PATIENCE)
-    listening.cancel()
-    await asyncio.wait({listening})
-
-
 def main() -> None:
     """Fail if a promise is not kept."""
     django.setup()
     from django.contrib.auth import get_user_model
     from django.db import connection, transaction
-    from procrastinate.contrib.django.models import ProcrastinateJob
 
     from turns.models import Conversation, Turn
+    from turns.processes import process_registry
     from turns.queueing import queue
     from turns.queueing.dispatchers import get_dispatcher
 
-    def execute(statement: str) -> None:
-        with connection.cursor() as cursor:
-            cursor.execute(statement)
-
-    dispatcher, jobs = get_dispatcher(), ProcrastinateJob.objects
+    dispatcher: Any = get_dispatcher()
     conversation = Conversation.objects.create(owner=get_user_model().objects.get(username="ada"))
+    other = Conversation.objects.create(owner=conversation.owner)
 
-    def enqueue() -> Turn:
-        return queue.enqueue(conversation.pk, text="x", source="typed", client_id=None).turn
+    def enqueue(chosen: Conversation = conversation) -> Turn:
+        return queue.enqueue(chosen.pk, text="x", source="typed", client_id=None).turn
 
-    with transaction.atomic():
-        enqueue()
-        assert jobs.count() == 1
-        transaction.set_rollback(True)
-    assert (Turn.objects.count(), jobs.count()) == (0, 0)
+    def roll_back() -> None:
+        with transaction.atomic():
+            enqueue(other)
+            transaction.set_rollback(True)
 
-    turn = enqueue()
-    dispatcher.dispatch(conversation.pk, turn.pk)  # once too often
-    [job] = jobs.all()
-    assert (job.queue_name, job.task_name, job.lock) == ("turns", "turns.wake", None)
-    assert job.args == {"conversation_id": str(conversation.pk)}
+    def listeners() -> list[int]:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pid FROM pg_stat_activity WHERE query LIKE 'LISTEN%%'")
+            return [pid for (pid,) in cursor.fetchall()]
 
-    execute("UPDATE procrastinate_jobs SET status = 'doing'")  # as a runner leaves it that dies
-    dispatcher.dispatch(conversation.pk, turn.pk)
-    assert jobs.count() == 2
-    full = Full()
-    asyncio.run(listen(dispatcher, full, until=lambda: bool(full.woken) and jobs.count() == 1))
-    assert full.woken == [conversation.pk]
-    assert jobs.count() == 0
+    def cut(pid: int) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_terminate_backend(%s)", [pid])
 
-    execute("ALTER TABLE procrastinate_jobs RENAME TO away")
+    async def listen() -> None:
+        woken: dict[str, list[UUID]] = {name: [] for name in ("roomy", "full", "draining", "gone")}
+        listening = [
+            asyncio.create_task(dispatcher.listen(conversations.append, name=name), name=name)
+            for name, conversations in woken.items()
+        ]
+
+        async def heard(count: int) -> None:
+            await eventually(lambda: len(woken["roomy"]) >= count, timeout=PATIENCE)
+
+        await eventually(sync_to_async(lambda: len(listeners()) == 4), timeout=PATIENCE)
+        await sync_to_async(roll_back)()
+        await sync_to_async(enqueue)()
+        await heard(1)
+        for pid in await sync_to_async(listeners)():
+            await sync_to_async(cut)(pid)
+        await eventually(sync_to_async(lambda: len(listeners()) == 4), timeout=PATIENCE)
+        await sync_to_async(enqueue)()
+        await heard(2)
+        assert woken == {"roomy": [conversation.pk] * 2, "full": [], "draining": [], "gone": []}
+        for task in listening:
+            task.cancel()
+        await asyncio.wait(listening)
+
+    enqueue()  # no runner is there
+    process_registry.register(role="runner", name="roomy", turn_limit=1000)
+    process_registry.register(role="web", name="full")
+    process_registry.note_draining(
+        process_registry.register(role="runner", name="draining", turn_limit=1000)
+    )
+    process_registry.retire(process_registry.register(role="runner", name="gone", turn_limit=1000))
+    asyncio.run(listen())
+
+    with connection.cursor() as cursor:  # what cannot be told is stored all the same
+        cursor.execute("ALTER TABLE turns_process RENAME COLUMN role TO away")
     assert Turn.objects.filter(pk=enqueue().pk, status="queued").exists()
 
 

@@ -2,3 +2,4 @@
 
 EFFECTS = "effects.txt"
 LET_GO = "let-go"  # `Site.let_go` makes it
+ENDED = "ended.txt"  # the calls whose bodies have seen their end

@@ -7,6 +7,7 @@ from config.settings import *  # noqa: F403
 from config.settings import CHANNEL_LAYERS, INSTALLED_APPS
 
 INSTALLED_APPS = [*INSTALLED_APPS, "tests.faults"]
+ROOT_URLCONF = "tests.faults.urls"
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 TURNS_MAX_MESSAGES_PER_MINUTE = WEBCHAT_MAX_POSTS_PER_MINUTE = 100_000
 WEBCHAT_MAX_FRAMES_PER_MINUTE = WEBCHAT_MAX_USER_FRAMES_PER_MINUTE = 100_000

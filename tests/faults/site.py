@@ -17,13 +17,13 @@ from tests.faults import database_snapshot
 from tests.faults.checker import violations
 from tests.faults.client import Administrator, Client, WebSocketClient
 from tests.faults.database_snapshot import ACTIVE, DatabaseSnapshot
-from tests.faults.files import EFFECTS, LET_GO
+from tests.faults.files import EFFECTS, ENDED, LET_GO
 from tests.fork_server import ForkServer
 from tests.made_once import migrated_file
 from tests.processes import Process, owned_by, run_python
 from tests.support import PATIENCE, eventually_sync
 
-SCALED = {"TURNS_DISPATCHER": "procrastinate"}
+SCALED = {"TURNS_DISPATCHER": "runners"}
 START_BOUND = 180.0  # seconds; a machine that is busy with other tests takes its time
 
 
@@ -109,16 +109,27 @@ class Site:
 
     # Processes
 
-    def serve(self, name: str = "web", **faults: Any) -> Process:
-        """Start (again) a process that serves and runs turns: embedded mode."""
-        return self._web(name, ["manage.py", "serve"], role="embedded", **faults)
+    def serve(self, name: str = "web", *, role: str = "embedded", **faults: Any) -> Process:
+        """Start (again) a process that serves and runs turns: embedded mode, or a web process of scaled mode."""
+        return self._web(name, ["manage.py", "serve"], role=role, **faults)
 
     def serve_uvicorn(self, name: str = "web", *, role: str = "embedded", **faults: Any) -> Process:
         """Start (again) uvicorn: embedded mode, or a web process of scaled mode."""
         port = str(self.port(name))
         command = ["-m", "uvicorn", "config.asgi:application", "--port", port, "--lifespan", "on"]
-        command += ["--ws", "webchat.socket_protocol:WebSocketProtocol", "--log-level", "warning"]
-        return self._web(name, [*command, "--timeout-graceful-shutdown", "1"], role=role, **faults)
+        command += ["--log-level", "warning", "--timeout-graceful-shutdown", "1"]
+        return self._web(name, command, role=role, **faults)
+
+    def serve_daphne(self, name: str = "web", **faults: Any) -> Process:
+        """Start (again) Daphne itself, which knows nothing of turns: embedded mode."""
+        command = ["-m", "daphne", "config.asgi:application", "--port", str(self.port(name))]
+        return self._web(name, command, role="embedded", **faults)
+
+    def serve_hypercorn(self, name: str = "web", **faults: Any) -> Process:
+        """Start (again) Hypercorn: embedded mode."""
+        command = ["-m", "hypercorn", "config.asgi:application", "--bind"]
+        command += [f"127.0.0.1:{self.port(name)}"]
+        return self._web(name, command, role="embedded", **faults)
 
     def run_turns(self, name: str = "runner", *options: str, **faults: Any) -> Process:
         """Start (again) a runner of scaled mode, and wait until it says that it runs turns."""
@@ -196,6 +207,11 @@ class Site:
         """Return the effects that tools had: key, turn, call and pid of each."""
         file = self.var / EFFECTS
         return file.read_text().splitlines() if file.exists() else []
+
+    def has_ended(self, call_id: str) -> bool:
+        """Return whether the body of a call of `affect` has ended, whatever is stored of it."""
+        file = self.var / ENDED
+        return file.exists() and call_id in file.read_text().splitlines()
 
     def let_go(self) -> None:
         """Let the tools go on that are `held`."""

@@ -159,7 +159,7 @@ class Soak:
         if self._plan.mode == "embedded":
             return self._site.serve(name)
         if name == "web":
-            return self._site.serve_uvicorn(name, role="web")
+            return self._site.serve(name, role="web")
         return self._site.run_turns(name)
 
 

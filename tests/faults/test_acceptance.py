@@ -41,7 +41,7 @@ def started(request: pytest.FixtureRequest) -> Site:
         for name in ("runner0", "runner1"):
             site.run_turns(name, "--concurrency", "1", "--metrics-port", str(site.port(name)))
         for name in ("web", "web1"):
-            site.serve_uvicorn(name, role="web")
+            site.serve(name, role="web")
     return site
 
 

@@ -11,7 +11,7 @@ from django.apps import apps
 from django.db import DatabaseError, connections, transaction
 from django.utils import timezone
 
-from governance.models import Export, PolicyChange
+from governance.models import Activity, Export, PolicyChange
 from tests.faults.conftest import MakeSite
 from tests.faults.database_snapshot import connected
 from turns.models import CancelRequest, ConversationChange
@@ -21,17 +21,19 @@ TOLD_BY_NAME = {"tool_name", "agent_name", "server_name", "token_name"}
 
 
 def append_only() -> list[Any]:
-    """Every table that the page takes from the site: the audited edits, and the exports."""
+    """Every table that the page takes from the site: the activity, the audited edits, and the exports."""
     changes = (
         model
         for model in apps.get_models()
         if any(base.__name__ == "Change" for base in model.__mro__) and not model._meta.proxy
     )
-    return [Export, *changes]
+    return [Activity, Export, *changes]
 
 
 def append(model: Any, alias: str) -> Any:
     facts: dict[str, Any] = {"action": "change", "by_name": "ada"}
+    if model is Activity:
+        facts |= {"kind": "limits", "at": timezone.now()}
     if model is Export:
         facts = {"source": "turns.Turn", "format": "csv", "by_name": "ada"}
     if model is PolicyChange:

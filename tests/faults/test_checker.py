@@ -119,7 +119,7 @@ SPOILT = {
     "a cancel that was forgotten": (lambda rows: rows["requests"][0].update(settled_at=None), "never settled"),
     "a cancel that took long": (lambda rows: rows["requests"][0].update(settled_ms=2000), "took 2000 ms"),
     "a cancel without effect": (lambda rows: rows["requests"][0].update(turn_id="u"), "and yet completed"),
-    "a history with a hole": (lambda rows: rows["messages"].append({**rows["messages"][0], "content": [], "position": 3}), "says nothing"),
+    "a history with a hole": (lambda rows: rows["messages"].append({**rows["messages"][0], "content": [], "position": 3}), "is empty"),
 }  # fmt: skip
 
 

@@ -1,10 +1,11 @@
 """The database goes away, hangs, or drops connections: nothing runs twice, and what was lost is ended (G11)."""
 
+import re
 import signal
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
@@ -12,11 +13,14 @@ import pytest
 
 from scripts.servers import Postgres, Redis
 from tests.faults import measures
+from tests.faults.client import ENDED
 from tests.faults.cluster import DEFAULT_LEASE, LEASE, REAPED, let_pass, start_scaled
 from tests.faults.conftest import MakeSite
 from tests.faults.fault_injection import persist
 from tests.faults.postgres_faults import connection_pids, cut_connections
 from tests.support import LONG_PATIENCE, PATIENCE, eventually_sync, with_room
+
+SPARE = 4  # connections by which the pools of two processes may still grow
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -197,7 +201,7 @@ def test_redis_takes_no_process_out(scaled: MakeSite, redis: Redis, fault: str):
 
 @pytest.mark.parametrize("hours", [pytest.param(-1, marks=pytest.mark.long), 1])
 def test_g11_a_wrong_clock_changes_nothing(
-    scaled: MakeSite, false_time: Mapping[str, str], hours: int
+    scaled: MakeSite, postgres: Postgres, false_time: Mapping[str, str], hours: int
 ):
     site = scaled(TURNS_SWEEP_INTERVAL=0.5)
     start_scaled(site, runners=0)
@@ -206,16 +210,65 @@ def test_g11_a_wrong_clock_changes_nothing(
     conversation = client.converse()
     turn_id = client.say(conversation, 'call affect {"key": "wrong"}')
     assert client.until_ended(turn_id, within=PATIENCE)["status"] == "completed"
-    [call] = site.record().calls
-    off = call["started_at"] - site.record().turn(turn_id)["started_at"]
+    written = re.search(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", site.processes["wrong"].said, re.M)
+    assert written is not None
+    off = datetime.fromisoformat(f"{written.group()}+00:00") - datetime.now(UTC)
     assert abs(off / timedelta(hours=hours) - 1) < 0.1  # the clock is wrong
     site.run_turns("right")
     for number in range(5):
         turn_id = client.say(conversation, f'call affect {{"key": "{number}", "seconds": 0.2}}')
         assert client.until_ended(turn_id, within=PATIENCE)["status"] == "completed"
+    site.processes["right"].kill()
     held = client.say(conversation, 'call affect {"key": "held", "seconds": 60}')
     client.until_running(held, "affect")
+    eventually_sync(lambda: client.turn(held)["calls"][0]["elapsed_ms"] > 1000, timeout=PATIENCE)
+    assert client.turn(held)["calls"][0]["elapsed_ms"] < 1000 * with_room(30.0)
     assert client.cancel(held).is_success
     assert client.until_ended(held)["status"] == "cancelled"
-    # Calls are dated by whoever runs them; nothing is decided by that.
-    assert site.verdict(cancel_within=with_room(3.0), slack=timedelta(hours=1.1)) == []
+    record = site.record()
+    outside = postgres.run(
+        "SELECT count(*) FROM turns_event e JOIN turns_turn t ON t.id = e.turn_id"
+        " WHERE e.at NOT BETWEEN t.queued_at - interval '1s' AND t.ended_at + interval '1s'",
+        database=site.database,
+    )
+    assert outside == [(0,)]
+    for call in record.calls:
+        turn = record.turn(call["group"])
+        slack = timedelta(seconds=1)
+        assert turn["started_at"] - slack <= call["started_at"] <= call["ended_at"]
+        assert call["ended_at"] <= turn["ended_at"] + slack
+    assert site.verdict(cancel_within=with_room(3.0)) == []
+
+
+def test_two_hundred_calls_that_use_the_orm_leave_no_connection_behind(
+    scaled: MakeSite, postgres: Postgres
+):
+    most = 8
+    site = scaled(GOVERNANCE_MAX_DATABASE_THREADS=most)
+    start_scaled(site, runners=1)
+    client = site.client()
+    conversation = client.converse()
+
+    def ask(times: int) -> None:
+        """Call the tool in one turn, and note how many connections there are meanwhile."""
+        turn = client.say(conversation, "\n".join(["call ask_database"] * times))
+
+        def ended() -> bool:
+            peaks.append(len(connection_pids(postgres, site.database)))
+            return client.turn(turn)["status"] in ENDED
+
+        eventually_sync(ended, timeout=LONG_PATIENCE)
+        calls = client.turn(turn)["calls"]
+        assert {call["status"] for call in calls} == {"succeeded"}
+        assert len(calls) == times
+
+    peaks: list[int] = []
+    ask(50)  # the pools of the processes grow, and keep what they have
+    before = len(connection_pids(postgres, site.database))
+    for _ in range(4):
+        ask(50)
+    assert max(peaks) <= before + most + SPARE
+    eventually_sync(
+        lambda: len(connection_pids(postgres, site.database)) <= before + SPARE, timeout=PATIENCE
+    )
+    assert site.verdict() == []

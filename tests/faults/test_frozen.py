@@ -43,7 +43,8 @@ def test_g03_g05_a_runner_that_was_frozen_has_lost_its_turn_and_leaves_it_alone(
     frozen = site.owner_of(turn_id)
     frozen.freeze()
     stopped_at = time.monotonic()
-    assert client.until_ended(turn_id, within=reaped)["status"] == "interrupted"
+    ended = client.until_ended(turn_id, within=reaped)
+    assert (ended["status"], ended["error_code"]) == ("interrupted", "lease_lost")
     measures.note("G3", f"frozen owner, lease of {ttl:g} s", time.monotonic() - stopped_at)
     after = client.say(conversation, 'call affect {"key": "b"}')
     assert client.until_ended(after)["status"] == "completed"
@@ -107,17 +108,42 @@ def test_g05_a_process_that_was_frozen_for_less_than_its_lease_goes_on(scaled: M
 
 
 @pytest.mark.long
-def test_g05_the_one_process_of_embedded_mode_fences_itself_when_it_goes_on(embedded: MakeSite):
+def test_g05_a_process_that_stood_still_alone_keeps_its_turns(embedded: MakeSite):
+    """Nobody else could have taken them, so nothing is lost but time."""
     site = embedded(**LEASE)
     process = site.serve()
     client = site.client()
     conversation = client.converse()
-    turn_id = client.say(conversation, 'call affect {"key": "a", "seconds": 60}')
+    turn_id = client.say(conversation, 'call affect {"key": "a", "held": true}')
     client.until_running(turn_id, "affect")
     process.freeze()
     let_pass(TTL + 0.5)
     process.thaw()
-    assert client.until_ended(turn_id)["status"] == "interrupted"
+    eventually_sync(lambda: "was suspended" in process.said, timeout=PATIENCE)
+    site.let_go()
+    assert client.until_ended(turn_id)["status"] == "completed"
     after = client.say(conversation, 'call affect {"key": "b"}')
     assert client.until_ended(after)["status"] == "completed"
+    assert site.verdict() == []
+
+
+def test_a_tool_that_asks_has_no_effect_after_its_turn_was_lost(scaled: MakeSite):
+    site = scaled(**LEASE)
+    start_scaled(site, runners=1)
+    client = site.client()
+    tools = ("ask_first", "ask_first_elsewhere", "ask_first_in_a_thread")
+    turns = [client.say(client.converse(), f'call {tool} {{"key": "lost"}}') for tool in tools]
+    for turn_id, tool in zip(turns, tools, strict=True):
+        client.until_running(turn_id, tool)
+    frozen = site.processes["runner0"]
+    frozen.freeze()
+    for turn_id in turns:
+        assert client.until_ended(turn_id, within=REAPED)["status"] == "interrupted"
+    site.let_go()
+    frozen.thaw()
+    eventually_sync(lambda: "registered again" in frozen.said, timeout=PATIENCE)
+    for tool in tools:
+        turn_id = client.say(client.converse(), f'call {tool} {{"key": "{tool}"}}')
+        assert client.until_ended(turn_id)["status"] == "completed"
+    assert [effect.split()[0] for effect in site.effects()] == [*tools]
     assert site.verdict() == []

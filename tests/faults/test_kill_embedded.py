@@ -47,6 +47,22 @@ def test_g03_g04_g07_after_a_kill_at_any_place_the_successor_ends_the_turn(
 
 
 @pytest.mark.timeout(600)
+def test_under_plain_daphne_a_turn_that_was_cut_off_ends_soon_after_the_next_start_without_a_message(
+    embedded: MakeSite,
+):
+    site = embedded()
+    process = site.serve_daphne()
+    client = site.client()
+    turn_id = client.say(client.converse(), 'call affect {"key": "a", "seconds": 60}')
+    client.until_running(turn_id, "affect")
+    process.kill()
+    site.serve_daphne()
+    site.until_settled(within=RESTART_BOUND)
+    assert site.record().turn(turn_id)["status"] == "interrupted"
+    assert site.verdict() == []
+
+
+@pytest.mark.timeout(600)
 def test_g01_a_cancel_that_was_stored_takes_effect_although_its_process_dies(embedded: MakeSite):
     site = embedded()
     process = site.serve()

@@ -26,7 +26,7 @@ def test_g03_g04_g07_after_a_kill_at_any_place_a_web_process_ends_the_turn(
     scaled: MakeSite, places: Sequence[str]
 ):
     site = scaled()
-    site.serve_uvicorn(role="web")
+    site.serve(role="web")
     runner = site.run_turns()
     client = site.client()
     for place in places:
@@ -63,7 +63,7 @@ def test_g02_g03_a_runner_that_died_on_another_machine_is_missed_after_its_lease
     is_cancelled: bool,
 ):
     site = scaled(**lease)
-    site.serve_uvicorn(role="web")
+    site.serve(role="web")
     runner = site.run_turns()
     # Its row says what one of another machine says: nobody here can look for its pid. It says so long
     # before the kill. A sweep may look for the pid of a row that it read a while ago.
@@ -95,7 +95,7 @@ def test_g02_g03_a_runner_that_died_on_another_machine_is_missed_after_its_lease
 @pytest.mark.timeout(600)
 def test_acceptance_93_a_cancel_whose_runner_dies_before_it_obeys_is_on_record(scaled: MakeSite):
     site = scaled(TURNS_POLL_INTERVAL=30.0)
-    site.serve_uvicorn(role="web")
+    site.serve(role="web")
     runner = site.run_turns()
     client = site.client()
     turn_id = client.say(client.converse(), 'call swallow {"key": "a", "seconds": 60}')

@@ -11,7 +11,7 @@ from tests.faults.client import Client
 from tests.faults.conftest import MakeSite
 from tests.faults.site import Site
 from tests.processes import Process, deaf
-from tests.support import LONG_PATIENCE, PATIENCE, eventually_sync
+from tests.support import LONG_PATIENCE, PATIENCE, eventually_sync, with_room
 
 # Short enough to wait for, and longer than a busy machine usually stands still.
 FENCE_AFTER, TTL = 4.5, 5.5
@@ -64,7 +64,8 @@ def test_g05_a_process_that_stood_still_too_long_writes_nothing_more_and_comes_b
     assert deaf(site.var)
     site.freeze(frozen)
     reaped = client.until_ended(turn, within=REAP_BOUND)
-    assert reaped["status"] == "interrupted"
+    assert (reaped["status"], reaped["error_code"]) == ("interrupted", "lease_lost")
+    assert all("did not report for too long" in told for told in results(client, turn))
     following = client.say(conversation, 'call affect {"key": "next"}')
     assert client.until_ended(following)["status"] == "completed"
     seen = client.events(turn)
@@ -156,9 +157,71 @@ def test_g11_a_process_without_its_database_gives_its_turns_up(
         postgres.signal(signal.SIGCONT)
     eventually_sync(lambda: "registered again" in process.said, timeout=PATIENCE)
     client = site.client("one")
-    assert client.until_ended(turn)["status"] == "interrupted"
+    ended = client.until_ended(turn)
+    assert (ended["status"], ended["error_code"]) == ("interrupted", "database_away")
+    texts = results(client, turn)
+    assert texts
+    assert all("the server's database was unreachable" in text for text in texts)
     following = client.say(conversation, 'call affect {"key": "next"}')
     assert client.until_ended(following)["status"] == "completed"
+    assert site.verdict() == []
+
+
+def results(client: Client, turn: str) -> list[str]:
+    """Return what the calls of a turn have told the model."""
+    return [event["result"] for event in client.events(turn) if event["type"] == "tool_result"]
+
+
+@pytest.mark.parametrize("how", ["stopped", "silent"])
+def test_g11_a_cancel_ends_what_runs_while_the_database_is_away(
+    scaled: MakeSite, postgres: Postgres, how: str
+):
+    site = scaled()  # whose leases are long: it is not they that end what runs
+    site.serve_uvicorn("one")
+    client = site.client("one")
+    conversation = client.converse()
+    turn = client.say(conversation, 'call affect {"key": "a", "seconds": 600}')
+    client.until_running(turn, "affect")
+    [call] = client.turn(turn)["calls"]
+    watcher = site.watch(conversation, "one")
+    watcher.until("snapshot")
+    if how == "stopped":
+        postgres.crash()
+    else:
+        postgres.signal(signal.SIGSTOP)
+        watcher.send(type="ping")  # whose answer waits for the database, in front of the cancel
+    watcher.send(type="cancel_turn", op_id="o", turn_id=turn)
+    eventually_sync(lambda: site.has_ended(call["tool_id"]), timeout=with_room(2.0))
+    assert watcher.find("turn_end") is watcher.find("op_result") is None
+    if how == "stopped":
+        watcher.until("error", code="unavailable", op_id="o", within=LONG_PATIENCE)
+        postgres.start()
+    else:
+        postgres.signal(signal.SIGCONT)
+        watcher.until("op_result", op_id="o", outcome="accepted")
+    ended = client.until_ended(turn, within=LONG_PATIENCE)
+    assert (ended["status"], ended["ended_by_reason"]) == ("cancelled", "user")
+    assert site.verdict() == []
+
+
+def test_g01_a_cancel_at_another_process_is_refused_while_it_cannot_be_stored(
+    scaled: MakeSite, postgres: Postgres
+):
+    site = scaled()
+    start_two(site)
+    client = site.client("one")
+    turn = client.say(client.converse(), 'call affect {"key": "a", "seconds": 600}')
+    client.until_running(turn, "affect")
+    [call] = client.turn(turn)["calls"]
+    _, other = sides(site, turn)
+    postgres.crash()
+    refused = other.cancel(turn)
+    assert (refused.status_code, refused.json()["code"]) == (503, "unavailable")
+    assert int(refused.headers["Retry-After"]) > 0
+    assert not site.has_ended(call["tool_id"])
+    postgres.start()
+    eventually_sync(lambda: other.cancel(turn).is_success, timeout=PATIENCE)
+    assert client.until_ended(turn, within=LONG_PATIENCE)["status"] == "cancelled"
     assert site.verdict() == []
 
 

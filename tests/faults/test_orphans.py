@@ -31,7 +31,7 @@ def one_process(embedded: MakeSite) -> Site:
 def runner_and_web(scaled: MakeSite) -> Site:
     site = scaled()
     site.run_turns()
-    site.serve_uvicorn(role="web")
+    site.serve(role="web")
     return site
 
 

@@ -6,7 +6,7 @@ import resource
 import socket
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ QUEUE = MEGABYTE // 16  # of each, so that a fraction of what fills the default 
 TURNS = 28
 LONG = "say " + "word " * 6300  # goes through the channel layer whole
 PINGS = 500_000  # their answers are some 60 MB
+UNANSWERED_PINGS = with_room(60.0)  # Daphne lets go whoever answers none of them; uvicorn is sooner
 SNAPSHOT_TURNS = 20  # some MB, of which the kernel takes a fraction
 TERMINATED = {0, -15}  # uvicorn ends by the signal that it was sent
 WORK = 64 * MEGABYTE  # what the turns themselves take: 5 to 20 MB, on a busy machine twice as much
@@ -58,7 +59,7 @@ def serve(embedded: MakeSite, **settings: Any) -> Site:
     return site
 
 
-def uvicorn(scaled: MakeSite, **settings: Any) -> Site:
+def serve_scaled(scaled: MakeSite, **settings: Any) -> Site:
     site = scaled(**settings)
     start_scaled(site, runners=1)
     return site
@@ -90,7 +91,7 @@ def test_a_database_that_takes_no_writes_for_a_while_is_told_and_loses_nothing(
     scaled: MakeSite, postgres: Postgres
 ):
     """So PostgreSQL behaves whose disk is full: it reads, and refuses to write."""
-    site = uvicorn(scaled)
+    site = serve_scaled(scaled)
     client = site.client()
     conversation = client.converse()
     turn_id = client.say(conversation, 'call affect {"key": "a", "held": true}')
@@ -138,7 +139,7 @@ class SlowReader:
         )
         self._socket.sendall("\r\n".join((*lines, "", "")).encode())
         assert b" 101 " in self._socket.recv(4096)
-        hello = json.dumps({"type": "hello", "protocol": 1}).encode()
+        hello = json.dumps({"type": "hello", "protocol": 1, "acks": True}).encode()
         self._socket.sendall(bytes((0x81, 0x80 | len(hello))) + bytes(4) + hello)
         if not token:
             assert self._socket.recv(64)  # it is on the list of viewers by then
@@ -178,7 +179,7 @@ def test_a_client_that_never_reads_is_let_go_and_keeps_no_server_from_its_end(
         client.until_ended(client.say(conversation, LONG), within=PATIENCE)
     reader = SlowReader(site, conversation)
     client.say(conversation, "help")
-    eventually_sync(lambda: open_sockets(site) == viewers(site) == 0)
+    eventually_sync(lambda: open_sockets(site) == viewers(site) == 0, timeout=UNANSWERED_PINGS)
     late = SlowReader(site, conversation)  # it is on its way out as the server goes
     process.terminate()
     assert process.wait(within=with_room(5.0)) in TERMINATED, process.said
@@ -187,14 +188,10 @@ def test_a_client_that_never_reads_is_let_go_and_keeps_no_server_from_its_end(
     late.close()
 
 
-@pytest.mark.parametrize("start", [Site.serve, Site.serve_uvicorn], ids=["serve", "uvicorn"])
-@pytest.mark.parametrize("token", ["", "wrong"])
-def test_pings_of_a_client_that_does_not_read_take_no_memory(
-    embedded: MakeSite, start: Callable[[Site], Process], token: str
-):
+def test_pings_of_a_signed_out_client_that_does_not_read_take_no_memory(embedded: MakeSite):
     site = embedded()
-    process = start(site)
-    reader = SlowReader(site, site.client().converse(), token=token)
+    process = site.serve()
+    reader = SlowReader(site, site.client().converse(), token="wrong")
     before = peak_bytes(process)
     reader.ping(PINGS)
     growth = peak_bytes(process) - before
@@ -206,7 +203,7 @@ def test_pings_of_a_client_that_does_not_read_take_no_memory(
     ("mode", "start"),
     [
         pytest.param("embedded", serve, id="embedded", marks=pytest.mark.long),
-        pytest.param("scaled", uvicorn, id="scaled"),
+        pytest.param("scaled", serve_scaled, id="scaled"),
     ],
 )
 def test_who_has_no_free_file_descriptors_takes_nobody_for_dead_and_goes_on_when_there_are_some(
@@ -238,8 +235,45 @@ def test_who_has_no_free_file_descriptors_takes_nobody_for_dead_and_goes_on_when
     assert site.verdict() == []
 
 
+HALF_REQUESTS = 300
+DESCRIPTORS = 150  # fewer than the connections
+SILENCE = with_room(60.0)  # after which Daphne closes a connection
+
+
+@pytest.mark.long
+def test_connections_with_half_a_request_are_closed_and_fill_no_log(embedded: MakeSite):
+    site = serve(embedded)
+    [process] = site.processes.values()
+    _, hard = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (DESCRIPTORS, hard))
+    before = process.said
+    with ExitStack() as stack:
+        connections = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", site.port("web"))))
+            for _ in range(HALF_REQUESTS)
+        ]
+        for connection in connections:
+            with suppress(OSError):  # the server has no descriptor for it
+                connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ")
+        eventually_sync(lambda: all(map(is_closed, connections)), timeout=2 * SILENCE)
+    assert site.client().get("/healthz").status_code == 200
+    said = process.said.removeprefix(before)
+    assert len(said) < 200_000
+    assert said.count("Traceback") < 20
+
+
+def is_closed(connection: socket.socket) -> bool:
+    connection.setblocking(False)
+    try:
+        return connection.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
 @pytest.mark.parametrize(
-    ("mode", "start"), [("embedded", serve), ("scaled", uvicorn)], ids=["serve", "uvicorn"]
+    ("mode", "start"), [("embedded", serve), ("scaled", serve_scaled)], ids=["embedded", "scaled"]
 )
 def test_g12_clients_that_do_not_read_take_no_memory_and_delay_nobody(
     request: pytest.FixtureRequest, mode: str, start: Callable[..., Site]

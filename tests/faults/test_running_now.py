@@ -47,7 +47,7 @@ def call_of(site: Site, turn_id: str) -> str:
 def test_a_runner_does_what_the_page_of_a_web_process_asks_for(scaled: MakeSite):
     site = scaled()
     site.run_turns("runner")
-    site.serve_uvicorn("web", role="web")
+    site.serve("web", role="web")
     client, admin = site.client(), site.administrator()
     turn_id = client.say(client.converse(), SLOW % "held")
     client.until_running(turn_id, "affect")
@@ -55,7 +55,7 @@ def test_a_runner_does_what_the_page_of_a_web_process_asks_for(scaled: MakeSite)
     assert "affect" in admin.read(PAGE, tool="affect", user="ada")
 
     said = press(admin, "extend", f"30:{turn_id}:{call_id}", why="nearly done")
-    assert re.search(r"has .+ now; it had ", said), said
+    assert re.search(r"now has .+; it had ", said), said
     said = press(admin, "cancel", f"{turn_id}:{call_id}", why="not needed")
     assert re.search(r"stopped after \d", said), said
     assert client.until_ended(turn_id)["status"] == "completed"
@@ -72,14 +72,14 @@ def test_what_cannot_be_ended_is_in_the_ledger_until_it_has_ended(embedded: Make
     client, admin = site.client(), site.administrator()
     turn_id = client.say(client.converse(), 'call hang {"key": "deaf", "held": true}')
     client.until_running(turn_id, "hang")
-    assert "Nothing is left." in ledger(admin)
+    assert "No abandoned calls." in ledger(admin)
     said = press(admin, "cancel", f"{turn_id}:{call_of(site, turn_id)}", why="hangs")
-    assert "given up" in said
-    assert "it may still run" in said
+    assert "was abandoned after" in said
+    assert "it may still be running" in said
     left = ledger(admin)
     assert "hang" in left
     assert "deaf" in left
     assert "thread" in left
     site.let_go()
-    eventually_sync(lambda: "Nothing is left." in ledger(admin))
+    eventually_sync(lambda: "No abandoned calls." in ledger(admin))
     assert client.turn(turn_id)["calls"][0]["late"]["kind"] == "returned"

@@ -1,6 +1,7 @@
-"""Web processes, runners and what is between them: PostgreSQL, Redis, Procrastinate (C12, G1, G2, G6)."""
+"""Web processes, runners and what is between them: PostgreSQL, Redis (C12, G1, G2, G6)."""
 
 import itertools
+import re
 import signal
 import sys
 import time
@@ -24,7 +25,7 @@ def start(site: Site, *, webs: int = 1, runners: int = 1) -> None:
     for number in range(runners):
         site.run_turns(f"runner{number}")
     for number in range(webs):
-        site.serve_uvicorn("web" if not number else f"web{number}", role="web")
+        site.serve("web" if not number else f"web{number}", role="web")
 
 
 def cancel_and_time(site: Site, turn_id: str, *, web: str = "web") -> float:
@@ -133,20 +134,13 @@ def test_g10_g11_runners_come_and_go_and_outlive_their_database(
     start(site, runners=0)
     client = site.client()
     conversation = client.converse()
-    jobs = "SELECT count(*) FROM procrastinate_jobs"
 
     early = client.say(conversation, "help")
-    first = site.record().turn(early)["dispatched_at"]
-    eventually_sync(
-        lambda: site.record().turn(early)["dispatched_at"] > first, timeout=LONG_PATIENCE
-    )  # a web process sends it again
-    assert postgres.run(jobs, database=site.database) == [(1,)]
     runner = site.run_turns("runner")
     assert client.until_ended(early)["status"] == "completed"
-    eventually_sync(lambda: postgres.run(jobs, database=site.database) == [(0,)])
 
     postgres.crash()
-    eventually_sync(lambda: "No turns can be fetched" in runner.said, timeout=PATIENCE)
+    eventually_sync(lambda: "No turns are heard of" in runner.said, timeout=PATIENCE)
     postgres.start()
     eventually_sync(site.is_ready, timeout=PATIENCE)
     turn = client.say(conversation, "help")
@@ -166,7 +160,7 @@ def test_g10_g11_runners_come_and_go_and_outlive_their_database(
 
 
 @pytest.mark.timeout(600)
-def test_a_job_is_stored_with_its_turn_or_not_at_all_and_never_breaks_it(scaled: MakeSite):
+def test_one_runner_with_room_is_told_of_a_turn_that_is_stored_and_of_no_other(scaled: MakeSite):
     site = scaled()
     run = run_program(
         [sys.executable, "-m", "tests.faults.dispatching"],
@@ -175,3 +169,73 @@ def test_a_job_is_stored_with_its_turn_or_not_at_all_and_never_breaks_it(scaled:
     )
     assert run.returncode == 0, run.stderr
     assert "A turn was not dispatched" in run.stderr
+
+
+ONCE = 3600.0  # seconds between two rounds: what is asked is asked for turns
+QUIET: dict[str, float] = {
+    "TURNS_POLL_INTERVAL": ONCE,
+    "TURNS_SWEEP_INTERVAL": ONCE,
+    "TURNS_LEASE_RENEW_INTERVAL": ONCE / 4,
+    "TURNS_LEASE_FENCE_AFTER": ONCE / 2,
+    "TURNS_LEASE_TTL": ONCE,
+}
+
+
+class Statements:
+    """What PostgreSQL writes down of the processes of a site from now on, by their application name."""
+
+    def __init__(self, postgres: Postgres, site: Site) -> None:
+        postgres.run("ALTER SYSTEM SET log_line_prefix = '%a|%d '")
+        postgres.run("SELECT pg_reload_conf()")
+        postgres.run(f"ALTER DATABASE \"{site.database}\" SET log_statement = 'all'")
+        self._log = postgres.directory / "log.txt"
+        self._beginning = re.compile(rf"turnkeeper (?:web|runner)\|{site.database} ")
+        self.reset()
+
+    def reset(self) -> None:
+        self._read = self._log.stat().st_size
+
+    def lines(self, containing: str = "") -> list[str]:
+        with self._log.open("rb") as log:
+            log.seek(self._read)
+            lines = log.read().decode("utf-8", "replace").splitlines()
+        ours = [line for line in lines if self._beginning.match(line)]
+        return [line for line in ours if re.search(containing, line)]
+
+
+@pytest.mark.timeout(600)
+def test_a_turn_asks_as_much_of_postgresql_however_many_runners_there_are(
+    scaled: MakeSite, postgres: Postgres
+):
+    site = scaled(**QUIET)
+    statements = Statements(postgres, site)
+    start(site, runners=0)
+    client = site.client()
+    conversations = [client.converse() for _ in range(12)]
+    asked = {}
+    for count in (1, 2, 4):
+        while len(site.processes) - 1 < count:
+            site.run_turns(f"runner{len(site.processes)}")
+        for _round in range(2):  # each runner loads what stays loaded
+            statements.reset()
+            for conversation in conversations:
+                client.say(conversation, "help")
+                site.until_settled(within=PATIENCE)
+        asked[count] = len(statements.lines("LOG: .*(statement|execute)")) / len(conversations)
+    assert max(asked.values()) <= 1.05 * min(asked.values()), asked
+
+
+@pytest.mark.timeout(600)
+def test_a_backlog_costs_nothing_while_it_waits(scaled: MakeSite, postgres: Postgres):
+    site = scaled(**{**QUIET, "TURNS_SWEEP_INTERVAL": 0.1})
+    statements = Statements(postgres, site)
+    start(site, webs=2, runners=0)
+    client = site.client()
+    conversations = [client.converse() for _ in range(20)]
+    turns = [client.say(conversation, "help") for conversation in conversations]
+    statements.reset()
+    sweep = "turns_process.*seen_at"
+    eventually_sync(lambda: len(statements.lines(sweep)) > 20, timeout=PATIENCE)
+    assert statements.lines("UPDATE|INSERT|ERROR") == []
+    site.run_turns("runner", "--concurrency", "3")
+    assert {client.until_ended(turn)["status"] for turn in turns} == {"completed"}

@@ -78,7 +78,7 @@ def test_while_dozens_sign_in_a_cancel_is_answered_and_the_lease_is_kept(
 def test_guesses_are_counted_over_all_processes(scaled: MakeSite):
     site = scaled()
     for name in ("one", "two"):
-        site.serve_uvicorn(name, role="web")
+        site.serve(name, role="web")
     one, two = (Stranger(site.url(name), "/login/") for name in ("one", "two"))
     guesses = [stranger.try_as("ada") for _ in range(LIMIT // 2) for stranger in (one, two)]
     assert guesses == [200] * (LIMIT - 1) + [429]

@@ -1,25 +1,31 @@
 """Tools that misbehave, for the processes under test; found because `tests.faults` is an installed app there."""
 
 import asyncio
+import contextvars
 import os
 import signal
 import time
 from contextlib import suppress
 from pathlib import Path
 
+from asgiref.sync import sync_to_async
 from django.conf import settings
 
 from governance import ToolContext, tool
-from tests.faults.files import EFFECTS, LET_GO
+from governance.db import atomic, database_connection
+from tests.faults.files import EFFECTS, ENDED, LET_GO
 from turns.running import draining
 
 
 def _note(context: ToolContext, key: str) -> None:
     """Have an effect in the world that cannot be taken back: one line."""
-    line = f"{key} {context.metadata.get('turn_id', '')} {context.call_id} {os.getpid()}\n"
-    descriptor = os.open(Path(settings.VAR_DIR) / EFFECTS, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    _append(EFFECTS, f"{key} {context.metadata.get('turn_id', '')} {context.call_id} {os.getpid()}")
+
+
+def _append(name: str, line: str) -> None:
+    descriptor = os.open(Path(settings.VAR_DIR) / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     try:
-        os.write(descriptor, line.encode())
+        os.write(descriptor, f"{line}\n".encode())
     finally:
         os.close(descriptor)
 
@@ -39,10 +45,60 @@ async def affect(
 ) -> str:
     """Have an effect, then wait (`held`: until the test lets it go), obeying a cancel."""
     _note(context, key)
-    await asyncio.sleep(seconds)
-    while held and not _is_let_go():  # noqa: ASYNC110 - another process makes the file
-        await asyncio.sleep(0.02)
+    try:
+        await asyncio.sleep(seconds)
+        while held and not _is_let_go():  # noqa: ASYNC110 - another process makes the file
+            await asyncio.sleep(0.02)
+    finally:
+        _append(ENDED, context.call_id)
     return f"affected {key}"
+
+
+@tool(side_effects=True, loop_exempt=True)
+async def ask_first(context: ToolContext, key: str = "") -> str:
+    """Have an effect when the test lets it go, if the turn still belongs to this process then."""
+    while not _is_let_go():  # noqa: ASYNC110 - another process makes the file
+        await asyncio.sleep(0.02)
+    if await context.still_mine():
+        _note(context, key)
+        return f"affected {key}"
+    return "lost"
+
+
+@tool(isolation="process", side_effects=True, loop_exempt=True)
+def ask_first_elsewhere(context: ToolContext, key: str = "") -> str:
+    """Do the same in a worker process, which does not stand still with its runner."""
+    _block_until_let_go()
+    if context.still_mine_blocking():
+        _note(context, key)
+        return f"affected {key}"
+    return "lost"
+
+
+@tool(side_effects=True, loop_exempt=True)
+def ask_first_in_a_thread(context: ToolContext, key: str = "") -> str:
+    """Do the same in a thread."""
+    return ask_first_elsewhere(context, key)
+
+
+@tool(loop_exempt=True)
+def lock_file(seconds: float) -> str:
+    """Hold the write lock of the database, as a tool does that waits in the middle of a transaction."""
+    with atomic():
+        time.sleep(seconds)
+    return "let go"
+
+
+@tool(loop_exempt=True)
+async def ask_database() -> str:
+    """Hold a connection of this call for a moment."""
+    await sync_to_async(_sleep_in_database)()
+    return "asked"
+
+
+def _sleep_in_database() -> None:
+    with database_connection().cursor() as cursor:
+        cursor.execute("SELECT pg_sleep(0.05)")
 
 
 @tool
@@ -80,6 +136,23 @@ def hang(context: ToolContext, key: str = "", seconds: float = 60.0, held: bool 
     return "the thread goes on"
 
 
+@tool
+async def fill_host_threads() -> str:
+    """Hang in Django's thread and in every thread of the loop's executor until let go, as code of a host may."""
+    loop = asyncio.get_running_loop()
+
+    async def fill() -> None:
+        of_loop = [loop.run_in_executor(None, _block_until_let_go) for _ in range(64)]
+        await asyncio.gather(sync_to_async(_block_until_let_go)(), *of_loop)
+
+    _filling.append(asyncio.create_task(fill(), context=contextvars.Context()))
+    await asyncio.sleep(0.5)
+    return "filled"
+
+
+_filling: list[asyncio.Task[None]] = []
+
+
 @tool(isolation="process")
 def ignore(context: ToolContext, key: str = "", seconds: float = 60.0) -> str:
     """Run in a worker process that ignores SIGTERM."""
@@ -99,25 +172,6 @@ async def leave(context: ToolContext, kind: str = "KeyboardInterrupt", nested: b
 
     await (asyncio.gather(exit_at_once()) if nested else exit_at_once())
     return "never"
-
-
-@tool
-async def leave_later(context: ToolContext, kind: str = "KeyboardInterrupt") -> str:
-    """Ask the process to end in each kind of callback that a tool can hand to the event loop."""
-    error = {"KeyboardInterrupt": KeyboardInterrupt, "SystemExit": SystemExit}[kind]
-    loop = asyncio.get_running_loop()
-
-    def exit_at_once(*_: object) -> None:
-        raise error
-
-    loop.call_soon(exit_at_once)
-    loop.call_later(0.01, exit_at_once)
-    await asyncio.to_thread(loop.call_soon_threadsafe, exit_at_once)
-    task = asyncio.create_task(asyncio.sleep(0.02))
-    task.add_done_callback(exit_at_once)
-    await task
-    await asyncio.sleep(0.1)
-    return "went on"
 
 
 @tool(loop_exempt=True)

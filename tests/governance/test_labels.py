@@ -5,7 +5,7 @@ from django.apps import apps
 from django.utils import translation
 from django.utils.translation import gettext_lazy
 
-from governance.admin.formatting import format_actor, format_span
+from console.formats import format_actor, format_span
 from governance.core.calls import CallStatus
 from governance.labels import call_statuses, decisions, label_for
 from governance.models import ToolCall

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 from django.test import Client
 
-from governance.logs import JsonFormatter, KeyValueFormatter, bind
+from governance.logs import JsonFormatter, KeyValueFormatter, ShortLines, bind
 
 ID = UUID("123e4567-e89b-12d3-a456-426614174000")
 
@@ -123,3 +123,13 @@ def test_it_can_be_named_in_the_settings_of_logging():
     shown = {"()": "governance.logs.KeyValueFormatter", "format": "{message}", "style": "{"}
     made = logging.config.DictConfigurator({"version": 1}).configure_formatter(shown)
     assert made.format(logging.makeLogRecord({"msg": "hello", "id": 1})) == "hello id=1"
+
+
+@pytest.mark.parametrize(("status", "has_traceback"), [(403, False), (500, True)])
+def test_a_page_that_somebody_may_not_see_is_one_line(status: int, has_traceback: bool):
+    failure = PermissionError("not yours")
+    about = (type(failure), failure, None)
+    record = logging.LogRecord("django.request", logging.WARNING, __file__, 1, "x", (), about)
+    record.status_code = status
+    assert ShortLines().filter(record)
+    assert bool(record.exc_info) is has_traceback

@@ -50,7 +50,9 @@ async def test_from_a_thread_each_running_loop_is_called_with_its_own(pools):
 
 def test_no_other_module_keeps_a_table_by_event_loop():
     modules = (
-        path for app in ("governance", "turns", "webchat") for path in (ROOT / app).rglob("*.py")
+        path
+        for app in ("console", "governance", "turns", "webchat")
+        for path in (ROOT / app).rglob("*.py")
     )
     holders = [path.name for path in modules if "WeakKeyDictionary" in path.read_text("utf-8")]
     assert holders == ["per_loop.py"]

@@ -3,30 +3,31 @@
 import random
 from collections import defaultdict
 from datetime import timedelta
-from importlib import import_module
 from io import StringIO
 
 import pytest
-from django.apps import apps
 from django.core.management import CommandError, call_command
-from django.db import connection
 
 from governance import rollups, statistics
-from governance.core.histograms import CallDurations, bin_of, end_of
+from governance.core.histograms import CallDurations, End, bin_of, end_of
 from governance.db_clock import database_now
 from governance.models import RolledUp, ToolCall, ToolDay, ToolHour
 from governance.statistics import SPANS
 
 pytestmark = pytest.mark.django_db
 
-ENDINGS = (
-    ("succeeded", ""),
-    ("succeeded", ""),
-    ("failed", "execution_error"),
-    ("timed_out", "timeout"),
-    ("abandoned", "timeout"),
-    ("cancelled", "cancelled"),
+ENDINGS = (  # status, error type, limit that ran out
+    ("succeeded", "", ""),
+    ("succeeded", "", ""),
+    ("failed", "execution_error", ""),
+    ("timed_out", "timeout", "total"),
+    ("timed_out", "timeout", "idle"),
+    ("abandoned", "timeout", "total"),
+    ("cancelled", "cancelled", ""),
+    ("cancelled", "cancelled", "turn"),
 )
+SOURCES = ("tool", "override", "built_in", "hint", "argument", "manual")
+ASKED = ("hint", "argument")
 NEVER_RAN = ("denied", "not_started", "repaired")
 
 
@@ -35,11 +36,13 @@ def past(make_call):
     """Calls of three tools over four days, of every ending."""
     chance, now = random.Random(7), database_now()
     for _ in range(300):
-        status, error_type = chance.choice(ENDINGS)
+        status, error_type, limit_reached = chance.choice(ENDINGS)
         make_call(
             tool_name=chance.choice(("probe", "web_fetch", "gone")),
             status=status,
             error_type=error_type,
+            limit_reached=limit_reached,
+            timeout_source=chance.choice(SOURCES),
             duration_ms=round(chance.lognormvariate(7, 2)),
             requested_at=now - timedelta(minutes=chance.randrange(4 * 24 * 60)),
         )
@@ -56,7 +59,8 @@ def recounted(since):
     """The plain way: every row of the span."""
     found = defaultdict(CallDurations)
     for row in ToolCall.objects.filter(requested_at__gte=since, duration_ms__isnull=False):
-        found[row.tool_name].add(end_of(row.status, row.error_type), row.duration_ms)
+        end = end_of(row.status, row.error_type, row.timeout_source, row.limit_reached)
+        found[row.tool_name].add(end, row.duration_ms)
     return found
 
 
@@ -77,6 +81,35 @@ def test_the_figures_of_a_span_are_those_of_its_calls(past, span):
         assert figures(found.of(name)) == figures(durations)
         assert figures(statistics.read(SPANS[span], name).of(name)) == figures(durations)
     assert figures(found.of("nothing")) == figures(CallDurations())
+
+
+@pytest.mark.parametrize("is_rolled_up", [False, True])
+def test_timeouts_are_counted_by_the_limit_that_fired(past, is_rolled_up):
+    if is_rolled_up:
+        call_command("roll_up_durations", days=30, stdout=StringIO())
+    found = statistics.read(SPANS["7d"], "probe")
+    ran = ToolCall.objects.filter(
+        tool_name="probe", duration_ms__isnull=False, requested_at__gte=found.since
+    )
+    timeouts = ran.filter(error_type="timeout")
+    total = timeouts.filter(limit_reached="total")
+    durations = found.of("probe")
+    plain = {
+        End.TIMED_OUT: total.exclude(timeout_source__in=(*ASKED, "manual")),
+        End.HINT: total.filter(timeout_source__in=ASKED),
+        End.MANUAL: total.filter(timeout_source="manual"),
+        End.IDLE: timeouts.filter(limit_reached="idle"),
+        End.TURN: ran.filter(limit_reached="turn"),
+    }
+    assert {end: durations.count(end) for end in plain} == {
+        end: rows.count() for end, rows in plain.items()
+    }
+    assert min(rows.count() for rows in plain.values()) > 0
+    assert durations.timeouts == timeouts.count()
+    assert durations.not_stopped == ran.exclude(status="cancelled").count()
+    own = ran.filter(timeout_source__in=("tool", "override", "built_in"))
+    governed = own.exclude(status="cancelled").exclude(limit_reached="idle")
+    assert durations.judged == governed.count()
 
 
 def test_a_month_is_read_by_whole_days(past):
@@ -115,15 +148,6 @@ def test_a_day_is_the_sum_of_its_hours_whatever_happens_to_them(past, make_call)
     ToolCall.objects.filter(pk__gt=row.pk - 100).delete()
     call_command("roll_up_durations", days=30, stdout=StringIO())
     assert days() == days_by_hours() == known
-
-
-def test_the_migration_adds_up_the_hours_that_are_there(past):
-    call_command("roll_up_durations", days=30, stdout=StringIO())
-    known = days()
-    ToolDay.objects.all().delete()
-    migration = import_module("governance.migrations.0018_days_of_tools")
-    migration.add_up_hours(apps, connection.schema_editor())
-    assert days() == known != {}
 
 
 def test_what_is_rolled_up_again_is_the_same(past):

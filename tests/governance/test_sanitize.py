@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from governance.sanitize import _sanitized, sanitize_json
+from governance.sanitize import _sanitized, clean_arguments, sanitize_json
 
 LEAVES = (
     st.none()
@@ -76,3 +76,18 @@ def test_deep_json_is_cleaned_too():
 
 def test_numbers_that_json_does_not_have_are_words():
     assert sanitize_json([math.nan, math.inf, -math.inf, 1.5]) == ["nan", "inf", "-inf", 1.5]
+
+
+@given(st.dictionaries(st.text(max_size=5), VALUES, max_size=4))
+def test_arguments_are_cleaned_once_and_for_all(arguments: dict[str, Any]):
+    clean, problem = clean_arguments(arguments)
+    assert same(clean_arguments(clean), (clean, ""))
+    if not problem:
+        assert len(clean) == len(arguments)
+
+
+def test_arguments_that_are_too_deep_are_refused():
+    deep: dict[str, Any] = {}
+    for _ in range(5_000):
+        deep = {"a": deep}
+    assert clean_arguments(deep) == ({}, "the arguments are nested too deeply")

@@ -112,8 +112,8 @@ def test_edits_of_other_tools_are_no_conflict(admin_user, probe, plain):
             "would never be reached",
         ),
         ({"idle_timeout_ms": 55_000}, "idle_timeout_ms", "longer than the total limit (50 s)"),
-        ({"max_running": 0}, "max_running", "switch the tool off"),
-        ({"max_running": 1_000_000}, "max_running", "leave it blank"),
+        ({"max_running": 0}, "max_running", "disable the tool"),
+        ({"max_running": 1_000_000}, "max_running", "Leave the field blank"),
     ],
 )
 def test_a_bad_value_is_refused_in_words_and_nothing_is_saved(values, field, words, db, probe):

@@ -24,7 +24,7 @@ async def test_a_process_says_at_its_start_what_the_limits_of_the_settings_chang
         await close_executor()
     [line] = [message for message in caplog.messages if "GOVERNANCE_TOOL_TIMEOUTS" in message]
     assert line == (
-        "Limits of GOVERNANCE_TOOL_TIMEOUTS: exec 30 s (without effect: an administrator's limit is stronger);"
+        "Limits of GOVERNANCE_TOOL_TIMEOUTS: exec 30 s (without effect: an administrator's limit takes precedence);"
         " later 5 s (no tool of this name is known yet); plain no limit; probe 45 s (the tool declares 50 s)"
     )
     assert (outcome.timeout, outcome.timeout_source) == (45, "setting")

@@ -17,12 +17,12 @@ from governance.core.policy import resolve
 from governance.core.registry import make_tool, registry
 from governance.db import run_in_db_thread
 from governance.db_clock import database_now
+from governance.durations import time_text
 from governance.models import PolicyChange, ToolPolicy
 from governance.models import ToolCall as Row
 from governance.policies import SYSTEM, DatabasePolicySource, read_policies
 from governance.recorder import Recorder
-from governance.time_formatting import time_text
-from tests.governance.test_limits_page import PAGE, posted, row_of
+from tests.console.test_limits_page import PAGE, posted, row_of
 from tests.support import eventually, pass_time
 
 PROBE = reverse("admin:governance_toolpolicy_tool", args=["probe"])
@@ -94,7 +94,7 @@ def test_the_end_is_audited_as_the_systems_once(probe):
     assert services.end_temporary_limits() == []
     assert (change.by, change.by_name, change.action) == (None, SYSTEM, "change")
     assert change.changes["timeout_ms"] == [90_000, 30_000]
-    assert change.reason == "The temporary limit is over."
+    assert change.reason == "The temporary limit has expired."
     row = ToolPolicy.objects.get()
     assert (row.timeout_ms, row.until, row.then) == (30_000, None, {})
     assert limit() == 30
@@ -228,7 +228,7 @@ def test_another_change_is_reverted_while_a_limit_is_temporary(admin_client, pro
     other = save(max_running=2)
     set_for_an_hour(timeout_ms=90_000)
     before = state()
-    assert "changed by somebody else meanwhile" in said(revert(admin_client, first))
+    assert "Someone else has changed" in said(revert(admin_client, first))
     assert state() == before
     revert(admin_client, other)
     assert ToolPolicy.objects.get().max_running is None
@@ -267,7 +267,7 @@ def test_what_ended_in_the_past_does_not_come_back_for_good(admin_client, probe)
     set_for_an_hour(timeout_ms=90_000)
     let_it_end()
     [end] = services.end_temporary_limits()
-    assert "The end of a temporary limit lies in the past." in said(revert(admin_client, end))
+    assert "The end of a temporary limit is in the past." in said(revert(admin_client, end))
     assert state() == (30_000, None, {})
 
 
@@ -292,7 +292,7 @@ def test_limits_that_make_no_sense_after_the_end_are_refused(probe):
 
 @pytest.mark.django_db
 @pytest.mark.parametrize(
-    ("span", "words"), [(-HOUR, "lies in the past"), (timedelta(days=8), "a week at most")]
+    ("span", "words"), [(-HOUR, "is in the past"), (timedelta(days=8), "at most a week")]
 )
 def test_an_end_that_cannot_be_meant_is_refused(probe, span, words):
     with pytest.raises(ValidationError, match=words):
@@ -312,7 +312,7 @@ def test_people_write_an_end_as_a_time_a_date_or_a_span():
     moment = temporary_limits.parse_end("2030-01-31 18:00")
     assert moment == make_aware(datetime.fromisoformat("2030-01-31 18:00"))
     for text in ("18", "soon", "25:00", "2030-02-31 18:00", "18:00Z"):
-        with pytest.raises(ValidationError, match="is no end"):
+        with pytest.raises(ValidationError, match="is not a valid end"):
             temporary_limits.parse_end(text)
 
 
@@ -321,13 +321,13 @@ def test_a_temporary_limit_is_set_and_shown_in_the_admin(admin_client, probe):
     save(timeout_ms=30_000)
     form = posted(admin_client.get(PAGE)) | {"probe-timeout_ms": "75 s"}
     page = admin_client.post(PAGE, form | {"until": "soon"})
-    assert "“soon” is no end" in page.content.decode()
+    assert "“soon” is not a valid end" in page.content.decode()
     for text in ("99999999 h", "9999-12-31 23:59", "8 d"):
         page = admin_client.post(PAGE, form | {"until": text})
-        assert "lasts a week at most" in page.content.decode()
+        assert "lasts at most a week" in page.content.decode()
     for text in ("-99999999 h", "0001-01-01 00:00"):
         refused = admin_client.post(PAGE, form | {"until": text})
-        assert "lies in the past" in refused.content.decode()
+        assert "is in the past" in refused.content.decode()
     assert (posted(page)["probe-timeout_ms"], posted(page)["until"]) == ("75 s", "8 d")
     admin_client.post(PAGE, form | {"until": "2 h"})
     row = ToolPolicy.objects.get()
@@ -340,7 +340,7 @@ def test_a_temporary_limit_is_set_and_shown_in_the_admin(admin_client, probe):
     assert PolicyChange.objects.first().summary.startswith("only until: ")
     let_it_end()
     cells = " ".join(row_of(admin_client.get(PAGE), "probe"))
-    assert "30 s (from: admin, for this tool)" in cells
+    assert "30 s (from: admin limit for this tool)" in cells
     assert "system" in cells
     assert "only until" not in cells
 

@@ -57,6 +57,15 @@ const UNSAID = {
   tool_decision: { by: "", reason: "", remember: false },
   tool_deadline: { timeout_ms: null, idle_timeout_ms: null, timeout_source: "" },
   tool_progress: { elapsed_ms: 0 },
+  tool_question: {
+    tool_name: "wait",
+    tool_title: "",
+    tool_server: "",
+    requested_at: "",
+    expires_at: null,
+    expires_in_ms: null,
+  },
+  tool_answer: { by: "" },
   tool_result: {
     result: "",
     is_error: false,

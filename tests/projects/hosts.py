@@ -5,7 +5,7 @@ import re
 import signal
 import socket
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -109,14 +109,12 @@ class FreshProject(HostProject):
         super().__init__("myproject", path=path, directory=directory)
 
     @classmethod
-    def start(
-        cls, *, path: tuple[Path, ...], directory: Path, blocks: Iterable[str] | None = None
-    ) -> "FreshProject":
-        """Make the project, with the blocks of the page or with these."""
+    def start(cls, *, path: tuple[Path, ...], directory: Path) -> "FreshProject":
+        """Make the project, with the blocks of the page."""
         made = cls(path=path, directory=directory)
         del made.environment["DJANGO_SETTINGS_MODULE"]  # there are none yet
         made.manage("startproject", made.name, str(directory))
-        for block in blocks or map(block_with, _BLOCKS):
+        for block in map(block_with, _BLOCKS):
             made.apply(block)
         return cls(path=path, directory=directory)
 

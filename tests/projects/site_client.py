@@ -2,6 +2,8 @@
 
 import json
 import re
+from collections.abc import Callable
+from typing import Any
 from urllib.parse import urljoin, urlsplit
 from uuid import uuid4
 
@@ -67,6 +69,47 @@ class SiteClient(httpx.Client):
                         if urlsplit(named).scheme in ("", "http", "https")
                     ]
         return {urlsplit(url).path: status for url, status in answers.items()}
+
+
+class ApiClient:
+    """A program that uses the HTTP API with a token."""
+
+    def __init__(self, api: str, *, token: str) -> None:
+        self._http = httpx.Client(
+            trust_env=False, timeout=LONG_PATIENCE, headers={"Authorization": f"Bearer {token}"}
+        )
+        self._api = api
+
+    def close(self) -> None:
+        """Close its connections."""
+        self._http.close()
+
+    def run_turn(self, text: str) -> dict[str, Any]:
+        """Send a message to a new conversation; return the turn once it is completed."""
+        turn = self._send(text)
+        return self._once(turn, lambda state: state["status"] == "completed")
+
+    def cancel_turn(self, text: str) -> dict[str, Any]:
+        """Cancel the turn of a message while its first call runs; return the turn once it has ended."""
+        turn = self._send(text)
+        self._once(turn, lambda state: [call["status"] for call in state["calls"]] == ["running"])
+        answer = self._http.post(f"{turn}/abort", json={})
+        assert answer.status_code == 200, answer.text
+        return self._once(turn, lambda state: state["status"] == "cancelled")
+
+    def _send(self, text: str) -> str:
+        begun = self._http.post(f"{self._api}/conversations", json={}).json()
+        messages = f"{self._api}/conversations/{begun['conversation_id']}/messages"
+        sent = self._http.post(messages, json={"text": text}).json()
+        return f"{self._api}/turns/{sent['turn_id']}"
+
+    def _once(self, turn: str, is_so: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        states: list[dict[str, Any]] = []
+        eventually_sync(
+            lambda: states.append(self._http.get(turn).json()) or is_so(states[-1]),
+            timeout=LONG_PATIENCE,
+        )
+        return states[-1]
 
 
 def visit_pages(url: str, *, name: str) -> None:

@@ -1,15 +1,20 @@
 """Plugging in to the letter: a project that `startproject` made a moment ago, and the blocks of the page."""
 
 import shutil
+import sqlite3
+from contextlib import closing
 
+import httpx
 import pytest
 
-from tests.docs.pages import DOCS, ROOT, python_blocks
+from tests.docs.pages import DOCS, python_blocks
 from tests.projects.hosts import FreshProject, block_with
 from tests.projects.site_client import visit_pages
+from tests.support import LONG_PATIENCE
 
 SERVE = ("django", "serve", "--port", "{port}")
 RUNSERVER = ("django", "runserver", "--noreload", "localhost:{port}")
+DAPHNE = ("daphne", "-b", "localhost", "-p", "{port}", "myproject.asgi:application")
 UVICORN = ("uvicorn", "myproject.asgi:application", "--host", "localhost", "--port", "{port}")
 IN_PRODUCTION = "DEBUG = False\nALLOWED_HOSTS = ['localhost']\n"
 
@@ -34,18 +39,6 @@ def test_it_has_no_complaints(project):
     project.manage("makemigrations", "--check", "--dry-run")
 
 
-def test_what_the_readme_says_is_enough(installed, tmp_path):
-    settings, urls, asgi, _tool = python_blocks(ROOT / "README.md")
-    project = FreshProject.start(
-        path=(installed,), directory=tmp_path, blocks=(settings, urls, asgi)
-    )
-    assert project.complaints() == []
-    project.manage("migrate", "--verbosity", "0")
-    project.manage("createsuperuser", "--no-input", "--username", "ada", "--email", "a@b.org")
-    with project.serving(*SERVE) as url:
-        visit_pages(url, name="ada")
-
-
 def test_serve_has_every_file_that_a_page_names(project):
     with project.serving(*SERVE) as url:
         visit_pages(url, name="ada")
@@ -58,10 +51,44 @@ def test_daphnes_runserver_has_every_file_that_a_page_names(project):
         visit_pages(url, name="ada")
 
 
-def test_another_server_has_every_file_that_a_page_names(project):
+@pytest.mark.parametrize("server", [UVICORN, DAPHNE], ids=lambda server: server[0])
+def test_another_server_has_every_file_that_a_page_names(project, server):
     project.apply(block_with("staticfiles_urlpatterns()"))
-    with project.serving(*UVICORN) as url:
+    with project.serving(*server) as url:
         visit_pages(url, name="ada")
+
+
+PAGES_OF_WSGI = """
+from django.contrib.auth import get_user_model
+from django.http import HttpResponse
+from django.urls import path
+from myproject.urls import urlpatterns as plugged_in
+
+def count_people(request):
+    return HttpResponse(f"{get_user_model().objects.count()} people")
+
+def stamp(get_response):
+    def stamped(request):
+        response = get_response(request)
+        response["X-Stamp"] = str(request.user)
+        return response
+    return stamped
+
+urlpatterns = [path("people/", count_people), *plugged_in]
+"""
+
+
+@pytest.mark.parametrize("server", [SERVE, RUNSERVER], ids=["ASGI", "WSGI"])
+def test_pages_and_middleware_that_are_no_coroutines_stay_as_they_were(project, server):
+    (project.directory / "myproject" / "pages.py").write_text(PAGES_OF_WSGI, "utf-8")
+    project.apply("ROOT_URLCONF = 'myproject.pages'\nMIDDLEWARE += ['myproject.pages.stamp']")
+    with project.serving(*server) as url:
+        people = httpx.get(f"{url}/people/", trust_env=False, timeout=LONG_PATIENCE)
+        assert (people.text, people.headers["X-Stamp"]) == ("1 people", "AnonymousUser")
+        sign_in = httpx.get(f"{url}/assistant/login/", trust_env=False, timeout=LONG_PATIENCE)
+        assert sign_in.status_code == 200
+        if server == SERVE:
+            visit_pages(url, name="ada")
 
 
 def test_in_production_the_process_has_every_file_that_a_page_names(project):
@@ -75,6 +102,19 @@ def test_in_production_the_process_has_every_file_that_a_page_names(project):
     for server in (SERVE, UVICORN):
         with project.serving(*server) as url:
             visit_pages(url, name="ada")
+
+
+def test_the_log_of_the_page_has_one_line_for_a_request_with_a_wrong_host(project):
+    project.apply(IN_PRODUCTION + block_with("ShortLines"))
+    with project.serving(*SERVE) as url:
+        wrong = {"Host": "elsewhere.example"}
+        answer = httpx.get(
+            f"{url}/assistant/login/", headers=wrong, trust_env=False, timeout=LONG_PATIENCE
+        )
+        assert answer.status_code == 400
+    said = (project.directory / "server.log").read_text("utf-8")
+    assert said.count("Invalid HTTP_HOST header") == 1, said
+    assert "Traceback" not in said
 
 
 def test_djangos_own_runserver_says_that_it_knows_no_websockets(project):
@@ -122,9 +162,9 @@ NO_MORE = "INSTALLED_APPS = [app for app in INSTALLED_APPS if app not in {apps!r
 @pytest.mark.parametrize(
     ("apps", "complaints"),
     [
-        (["governance"], ["turns.E050", "webchat.E022"]),
-        (["turns"], ["webchat.E022"]),
-        (["turns", "governance"], ["webchat.E022", "webchat.E022"]),
+        (["governance"], ["console.E001", "turns.E050", "webchat.E022"]),
+        (["turns"], ["console.E001", "webchat.E022"]),
+        (["turns", "governance"], ["console.E001"] * 2 + ["webchat.E022"] * 2),
         (["webchat"], ["webchat.E023"]),
         (["django.contrib.staticfiles"], ["webchat.W020"]),
     ],
@@ -148,6 +188,30 @@ def test_an_app_that_is_missing_is_named_by_a_check_and_not_by_a_traceback(
 def test_a_line_that_is_missing_or_wrong_is_named_by_a_check(project, line, complaints):
     project.apply(line)
     assert project.complaints() == complaints
+
+
+def test_a_project_without_time_zones_is_refused_before_anything_is_migrated(installed, tmp_path):
+    project = FreshProject.start(path=(installed,), directory=tmp_path)
+    project.apply("USE_TZ = False")
+    assert project.complaints() == ["governance.E064"]
+    refused = project.try_to_run("-m", "django", "migrate")
+    assert refused.returncode == 1
+    assert "Set USE_TZ = True" in refused.stderr
+    with closing(sqlite3.connect(tmp_path / "db.sqlite3")) as database:
+        assert database.execute("SELECT name FROM sqlite_master").fetchall() == []
+
+
+def test_another_distribution_with_a_package_of_the_same_name_is_named(project):
+    assert project.complaints() == []
+    other = project.directory / "governance_of_others-1.0.dist-info"
+    other.mkdir()
+    (other / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: governance-of-others\nVersion: 1.0\n"
+    )
+    (other / "RECORD").write_text("governance/__init__.py,,\n")
+    assert project.complaints() == ["governance.E065"]
+    said = project.try_to_run("-m", "django", "check").stderr
+    assert "django-turnkeeper, governance-of-others" in said
 
 
 def test_serve_says_what_is_missing_instead_of_a_traceback(project):

@@ -23,7 +23,8 @@ def started_site(
 ) -> Iterator[Path]:
     """Run a site until the block ends; Ctrl-C then has to end it, and everything that it started.
 
-    `is_up` tells from what it has said whether it serves. The block gets the file that holds what it says.
+    `is_up` gets the site's output so far and returns whether the site serves. The block gets the file of the output. Any
+    failure, in the block too, carries the output as a note: a site that hangs or starves can be understood only from it.
     """
     environment = {
         "PATH": os.environ["PATH"],
@@ -33,20 +34,24 @@ def started_site(
         "TURNKEEPER_TEST": str(var),
         **more,
     }
-    said = var / "said.txt"
+    output = var / "output.txt"
     command = [sys.executable, "-m", script]
-    with said.open("w") as output:
-        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output, stderr=output)
+    with output.open("w") as file:
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=file, stderr=file)
     try:
         eventually_sync(
-            lambda: is_up(said.read_text()) or process.poll() is not None, timeout=LONG_PATIENCE
+            lambda: is_up(output.read_text()) or process.poll() is not None, timeout=LONG_PATIENCE
         )
-        assert process.poll() is None, said.read_text()
-        yield said
+        assert process.poll() is None, f"the site ended with {process.returncode}"
+        yield output
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=PATIENCE) == 0, said.read_text()
+        assert process.wait(timeout=PATIENCE) == 0
         tag = f"TURNKEEPER_TEST={var}"
         eventually_sync(lambda: not tagged(tag))
+    except BaseException as error:
+        state = "runs" if process.poll() is None else f"ended with {process.returncode}"
+        error.add_note(f"{script} {state}. Its output:\n{output.read_text()}")
+        raise
     finally:
         if process.poll() is None:
             process.kill()

@@ -91,6 +91,7 @@ def pattern(tmp_path_factory):
     assert said.returncode == 0, said.stderr
     assert "Making .venv" in said.stdout
     assert "Installing requirements/base.txt: up to 1 packages ..." in said.stdout
+    assert "with pip, which takes longer, because uv could not be installed" in said.stdout
     assert "  writing " in said.stdout
     return made
 
@@ -100,6 +101,8 @@ def checkout(pattern):
     """The same for each test, with nothing but the default installed."""
     yield pattern
     for file in pattern.directory.glob(".venv/requirements-*.txt"):
+        file.unlink()
+    for file in (*pattern.directory.glob(".venv/bin/uv"), *pattern.directory.glob("*/uv.txt")):
         file.unlink()
     pattern.require_all()
 
@@ -127,6 +130,34 @@ def test_the_tools_of_the_developers_hold_everything_else(checkout):
     assert checkout.make("base", EXTRAS="more,base").stdout == ""
     checkout.require("dev", "tk-third", version="3.0")
     assert "requirements/dev.txt" not in checkout.make("base").stdout
+
+
+def install_uv(directory: Path) -> None:
+    """Put uv where it would be after its own installation, for which there is no wheel here."""
+    (directory / ".venv" / "bin" / "uv").symlink_to(Path(sys.executable).with_name("uv"))
+    for file in ("requirements/uv.txt", ".venv/requirements-uv.txt"):
+        (directory / file).write_text("uv\n", "utf-8")
+
+
+def test_uv_takes_packages_from_where_pip_is_told_to(checkout):
+    install_uv(checkout.directory)
+    checkout.require("more", "tk-second", version="3.0")
+    said = checkout.make("base", EXTRAS="more")
+    assert said.returncode == 0, said.stderr
+    assert "tk-second==3.0" in said.stderr
+    assert "pip" not in said.stdout
+    assert checkout.version_of("tk_second") == "3.0"
+
+
+def test_where_uv_fails_pip_says_why(checkout):
+    install_uv(checkout.directory)
+    checkout.require("more", "tk-second", version="4.0")
+    shutil.rmtree(checkout.directory / "wheels")
+    (checkout.directory / "wheels").mkdir()
+    answer = checkout.make("base", EXTRAS="more")
+    assert answer.returncode == 1
+    assert "with pip, which explains failures better, because uv failed" in answer.stdout
+    assert "knows no version of tk-second at all" in answer.stderr
 
 
 def test_the_newest_django_stands_in_a_place_of_its_own_and_wants_a_newer_python(checkout):
@@ -197,4 +228,4 @@ def test_a_package_that_is_not_what_was_pinned_is_refused_in_pips_words(checkout
     assert answer.returncode == 1
     assert "ERROR" in answer.stderr
     assert "index could not be reached" not in answer.stderr
-    assert "All that pip said is in .venv/install.log." in answer.stderr
+    assert "The whole output of pip is in .venv/install.log." in answer.stderr

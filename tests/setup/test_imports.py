@@ -11,9 +11,7 @@ from tests.support import LONG_PATIENCE
 ROOT = Path(__file__).resolve().parents[2]
 LATER = {  # imported where they are used
     "anthropic",
-    "autobahn",
     "channels_redis",
-    "daphne",
     "google.genai",
     "httpx2",
     "jsonschema",
@@ -21,11 +19,9 @@ LATER = {  # imported where they are used
     "mcp",
     "openai",
     "playwright",
-    "procrastinate",
     "psycopg",
     "pydantic_ai",
     "redis",
-    "twisted",
     "uvicorn",
     "websockets",
 }

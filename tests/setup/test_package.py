@@ -97,6 +97,43 @@ def test_the_package_page_has_no_link_that_leads_nowhere(checkout, tmp_path):
     assert readme.rstrip().endswith("begin with `docs/index.md`.")
 
 
+CHECK_A_NEW_PROJECT = """
+import governance, os, sys
+from django.core.management import call_command
+assert governance.__file__.startswith(sys.prefix), governance.__file__
+from django.conf import settings
+settings.configure(
+    SECRET_KEY="-", STATIC_URL="static/", USE_TZ=True, ROOT_URLCONF="webchat.urls",
+    INSTALLED_APPS=["django.contrib." + app for app in ("auth", "contenttypes", "sessions", "messages", "staticfiles")]
+    + ["governance", "turns", "webchat"],
+    DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "db.sqlite3"}},
+)
+import django
+django.setup()
+call_command("migrate", verbosity=0)
+"""
+
+
+def test_what_make_package_makes_passes_twine_and_works_in_an_empty_environment(tmp_path):
+    made = run_program(["make", "--old-file=dev", "package", f"DIST={tmp_path / 'dist'}"], cwd=ROOT)
+    assert made.returncode == 0, made.stdout + made.stderr
+    assert made.stdout.count("PASSED") == 2
+    [wheel] = (tmp_path / "dist").glob("*.whl")
+    environment = tmp_path / "environment"
+    run_program([sys.executable, "-m", "venv", str(environment)])
+    python = environment / "bin" / "python"
+    offline = [python, "-m", "pip", "install", "--no-index", "--no-deps", wheel]
+    installed = run_program(offline)
+    assert installed.returncode == 0, installed.stderr
+    # What it depends on is that of the tests, behind it: a test asks no index.
+    [packages] = environment.glob("lib/python*/site-packages")
+    dependencies = str(Path(pytest.__file__).resolve().parents[1])
+    (packages / "dependencies.pth").write_text(f"{dependencies}\n", "utf-8")
+    checked = run_program([python, "-c", CHECK_A_NEW_PROJECT], cwd=tmp_path)
+    assert checked.returncode == 0, checked.stderr
+    assert (tmp_path / "db.sqlite3").exists()
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
     target = tmp_path_factory.mktemp("wheel")
@@ -115,12 +152,12 @@ def test_templates_and_static_files_lie_in_the_app_that_they_are_named_by(wheel)
         assert files
         for path in files:
             parts = path.relative_to(ROOT / folder).parts
-            app = parts[1] if parts[0] == "admin" else parts[0]
+            app = "console" if parts[0] == "admin" else parts[0]
             assert f"{app}/{path.relative_to(ROOT)}" in names
 
 
 def test_the_translations_are_shipped(wheel):
-    for package in ("governance", "turns", "webchat"):
+    for package in ("console", "governance", "turns", "webchat"):
         compiled = f"{package}/locale/de/LC_MESSAGES/django.mo"
         assert wheel.read(compiled) == (ROOT / compiled).read_bytes()
 
@@ -128,14 +165,11 @@ def test_the_translations_are_shipped(wheel):
 def test_only_the_packages_are_shipped_each_with_its_types(wheel):
     tops = {name.split("/")[0] for name in wheel.namelist()}
     assert {top for top in tops if not top.endswith(".dist-info")} == {
+        "console",
         "governance",
         "turns",
         "webchat",
     }
-    assert {f"{package}/py.typed" for package in ("governance", "turns", "webchat")} <= set(
-        wheel.namelist()
-    )
-
-
-def test_the_readme_is_short():
-    assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 150
+    assert {
+        f"{package}/py.typed" for package in ("console", "governance", "turns", "webchat")
+    } <= set(wheel.namelist())

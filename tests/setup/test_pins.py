@@ -65,14 +65,18 @@ def test_the_site_runs_in_the_tests_on_the_versions_that_are_installed_for_it(ki
 
 
 def test_all_holds_whatever_the_site_can_use_but_the_browser():
-    for kind in set(KINDS) - {"browser", "dev", *BESIDE}:
+    for kind in set(KINDS) - {"browser", "dev", "docs", "test", "uv", *BESIDE}:
         assert pins(kind).items() <= pins("all").items()
 
 
 def test_the_default_has_no_vendor_and_nothing_for_several_processes():
     assert LARGE.isdisjoint(pins("base"))
-    assert pins("base").keys() & {"redis", "procrastinate", "psycopg"} == set()
+    assert pins("base").keys() & {"redis", "psycopg"} == set()
     assert pins("dev").keys() >= LARGE
+
+
+def test_the_quick_tests_need_no_vendor():
+    assert (LARGE - {"psycopg"}).isdisjoint(pins("test"))
 
 
 def test_the_default_is_small():
@@ -82,7 +86,7 @@ def test_the_default_is_small():
         with suppress(PackageNotFoundError):  # one for other systems
             files = distribution(name).files or []
             total += sum(path.stat().st_size for path in map(located, files) if path.is_file())
-    assert 50_000_000 < total < 150_000_000
+    assert 10_000_000 < total < 150_000_000
 
 
 def located(file: PackagePath) -> Path:
@@ -106,6 +110,7 @@ def test_what_the_package_asks_for_is_pinned():
     assert names(project["dependencies"]) <= pins("base").keys()
     # The browser is large and few sites want it: it is an extra by itself.
     assert names(extras) - {"playwright"} <= pins("all").keys()
+    assert names(project["optional-dependencies"]["all"]) <= pins("all").keys()
     assert names(extras) <= pins("dev").keys()
 
 

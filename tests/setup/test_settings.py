@@ -96,6 +96,7 @@ def test_postgresql_gets_a_pool_and_redis_a_layer_that_may_be_idle():
     pool = databases["default"]["OPTIONS"]["pool"]
     assert (pool["max_size"], pool["reconnect_timeout"]) == (20, 2.0)
     assert "idle_in_transaction_session_timeout" in databases["default"]["OPTIONS"]["options"]
+    assert databases["default"]["OPTIONS"]["tcp_user_timeout"] == 15_000
     assert databases["default"]["CONN_MAX_AGE"] == 0
     assert layers["default"]["BACKEND"] == "channels_redis.pubsub.RedisPubSubChannelLayer"
     [host] = layers["default"]["CONFIG"]["hosts"]
@@ -155,6 +156,11 @@ def test_the_environment_reaches_every_setting_of_the_apps(tmp_path):
             '{"exec": 30, "web_fetch": 2.5}',
             {"exec": 30, "web_fetch": 2.5},
         ),
+        "TURNS_CHAT_MODEL_ENDPOINTS": (
+            '{"house": {"base_url": "http://house/v1", "key_variable": "HOUSE_KEY"}}',
+            {"house": {"base_url": "http://house/v1", "key_variable": "HOUSE_KEY"}},
+        ),
+        "GOVERNANCE_MCP_VARIABLES": ("TOKEN, TEAM", ["TOKEN", "TEAM"]),
         "GOVERNANCE_APPROVAL": ("exec=always,*=never", {"exec": "always", "*": "never"}),
         "GOVERNANCE_EXEC_ENVIRONMENT": ("LANG, TZ", ["LANG", "TZ"]),
         "GOVERNANCE_EXEC_READABLE": ('["/opt/a,b"]', ["/opt/a,b"]),
@@ -177,6 +183,8 @@ def test_every_type_of_a_setting_can_be_written_in_the_environment():
         for setting in app.DECLARED.values():
             name = setting.full_name
             text = samples.get(get_origin(setting.kind) or setting.kind, "text")
+            if "ENDPOINTS" in name:
+                text = '{"a": {"base_url": "http://127.0.0.1"}}'
             assert list(environment.read({name: text}, app)) == [name]
             assert environment.read({name: ""}, app) == {}
 

@@ -19,6 +19,7 @@ from tests.made_once import migrated_file
 from tests.processes import run_python
 from tests.setup.started_site import ROOT, signed_in, started_site
 from tests.support import LONG_PATIENCE, PATIENCE, eventually_sync, run_program
+from turns.chat_models.providers import COMPATIBLE
 
 HIDE = """
 import sys
@@ -40,7 +41,6 @@ OF_EXTRAS = {
     "openai",
     "opentelemetry",
     "playwright",
-    "procrastinate",
     "prometheus_client",
     "psycopg",
     "psycopg_pool",
@@ -117,10 +117,16 @@ def test_the_default_needs_nothing_of_what_the_extras_install(var):
         ("AGENT_MODEL", "anthropic:claude", "anthropic"),
         ("AGENT_MODEL", "google:gemini", "google"),
         ("AGENT_MODEL", "openai:gpt", "openai"),
+        ("AGENT_MODEL", "openai-chat:gpt", "openai"),
+        *(("AGENT_MODEL", f"{name}:x", "openai") for name in COMPATIBLE),
         ("DATABASE_URL", "postgres://user@host/name", "scaled"),
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://host:4318", "otel"),
         ("REDIS_URL", "redis://host", "scaled"),
-        ("TURNS_DISPATCHER", "procrastinate", "scaled"),
+        ("TURNS_CHAT_MODEL_ENDPOINTS", '{"house": {}}', "openai"),
+        ("TURNS_CHAT_MODEL_ENDPOINTS", '{"house": {"api": "deepseek"}}', "openai"),
+        ("TURNS_CHAT_MODEL_ENDPOINTS", '{"house": {"api": "anthropic"}}', "anthropic"),
+        ("TURNS_CHAT_MODEL_ENDPOINTS", '{"house": {"api": "google"}}', "google"),
+        ("TURNS_DISPATCHER", "runners", "scaled"),
     ],
 )
 def test_what_the_environment_asks_for_names_its_extra_unless_it_is_there(
@@ -131,6 +137,19 @@ def test_what_the_environment_asks_for_names_its_extra_unless_it_is_there(
     monkeypatch.setattr("scripts.start.find_spec", lambda _name: None)
     assert [*chosen_extras({variable: value})] == [(variable, value, extra)]
     assert [*chosen_extras({"AGENT_MODEL": "local", "TURNS_DISPATCHER": "embedded"})] == []
+
+
+def test_endpoints_name_each_extra_once(monkeypatch):
+    monkeypatch.setattr("scripts.start.find_spec", lambda _name: None)
+    declared = '{"a": {"api": "anthropic"}, "b": {"api": "openai"}, "c": {}}'
+    extras = [extra for _, _, extra in chosen_extras({"TURNS_CHAT_MODEL_ENDPOINTS": declared})]
+    assert extras == ["anthropic", "openai"]
+
+
+@pytest.mark.parametrize("value", ["{", "[]", '{"house": 7}', '{"house": {"api": []}}'])
+def test_endpoints_that_the_settings_will_refuse_name_no_extra(monkeypatch, value):
+    monkeypatch.setattr("scripts.start.find_spec", lambda _name: None)
+    assert [*chosen_extras({"TURNS_CHAT_MODEL_ENDPOINTS": value})] == []
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])

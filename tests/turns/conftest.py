@@ -1,14 +1,20 @@
 """Fixtures of the tests of turns: people, tools, and a chat whose turns run in this process."""
 
-from collections.abc import AsyncIterator, Iterator
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AbstractUser, Permission
-from django.db import connections
+from django.db import connection, connections
 
 from governance.db import run_in_db_thread
+from tests.support import PATIENCE
 from tests.turns.support import (
     CHAT_MODEL,
     ChatDriver,
@@ -76,3 +82,37 @@ async def chat(
     """Return ada's conversation."""
     conversation = await services.create_conversation(user=ada)
     return ChatDriver(user=ada, conversation_id=conversation.id, sink=sink)
+
+
+@pytest.fixture
+async def die(chat: ChatDriver) -> AsyncIterator[Callable[..., Awaitable[UUID]]]:
+    """Run turns of the chat's conversation in another process, and kill it under the first one's tool."""
+    children: list[asyncio.subprocess.Process] = []
+
+    async def die(*messages: str, **environment: str) -> UUID:
+        database = str(connection.settings_dict["NAME"])
+        child = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "tests.turns.crashing", str(chat.id), chat.user.username),
+            *messages,
+            stdout=asyncio.subprocess.PIPE,
+            env={
+                **os.environ,
+                "TEST_DATABASE_URL": os.environ["DATABASE_URL"],
+                "TURNKEEPER_DATABASE": database,
+                **environment,
+            },
+        )
+        children.append(child)
+        async with asyncio.timeout(PATIENCE):
+            assert child.stdout is not None
+            ready = (await child.stdout.readline()).split()
+            assert ready[:1] == [b"ready"], ready
+            child.send_signal(signal.SIGKILL)
+            await child.wait()
+        return UUID(ready[1].decode())
+
+    yield die
+    for child in children:
+        if child.returncode is None:
+            child.kill()
+            await child.wait()

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from governance import DeadlineChange, Decision, LateSettlement, LiveCall, ToolCall, ToolOutcome
 from tests.support import PATIENCE
@@ -10,6 +10,8 @@ from turns.core.chat_model import Notice
 from turns.core.exceptions import Fenced
 from turns.core.messages import Message, TextBlock, ToolResultBlock
 from turns.core.ports import Prompt
+from turns.core.prompt_changes import PromptChange, PromptHead
+from turns.core.window import KEEP_ALL, Kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,9 +36,11 @@ class RecordingJournal:
         self.entries: list[tuple[str, object]] = []
         self.replies: list[SavedReply] = []
         self.published: list[tuple[int, str]] = []
+        self.published_thoughts: list[tuple[int, str]] = []
         self.saved_texts: dict[int, str] = {}
         self.notices: list[tuple[str, str]] = []
         self.used_by_others = 0
+        self.kept = KEEP_ALL
         self.asked: dict[str, LiveCall] = {}
         self.decisions: dict[str, Decision] = {}
         self.started: dict[str, LiveCall] = {}
@@ -81,10 +85,19 @@ class RecordingJournal:
                 self._news.clear()
                 await self._news.wait()
 
-    async def prompt(self) -> Prompt:
+    async def prompt(self, head: PromptHead) -> Prompt:
         """Return the messages it was made with."""
         await self._write("prompt", None)
         return self._prompt
+
+    def begin_with(self, kept: Kept) -> None:
+        """Let the prompt have left this out before."""
+        self._prompt = replace(self._prompt, kept=kept)
+
+    async def keep(self, kept: Kept, change: PromptChange) -> None:
+        """Remember."""
+        await self._write("keep", change)
+        self.kept = kept
 
     async def share_usage(self, usage: Mapping[str, int]) -> int:
         """Remember; a test says in `used_by_others` what the family has used."""
@@ -101,7 +114,13 @@ class RecordingJournal:
         self.saved_texts[step] = text
 
     async def save_reply(
-        self, step: int, message: Message, calls: Sequence[ToolCall], *, interrupted: bool = False
+        self,
+        step: int,
+        message: Message,
+        calls: Sequence[ToolCall],
+        *,
+        interrupted: bool = False,
+        usage: Mapping[str, int] | None = None,
     ) -> None:
         """Remember; an empty message is not kept."""
         await self._write("save_reply", step)
@@ -109,8 +128,13 @@ class RecordingJournal:
         if not message.is_empty:
             self.replies.append(reply)
 
-    def publish_text(self, text: str, offset: int, *, step: int) -> None:
+    def publish_text(
+        self, text: str, offset: int, *, step: int, are_thoughts: bool = False
+    ) -> None:
         """Remember."""
+        if are_thoughts:
+            self.published_thoughts.append((offset, text))
+            return
         self._note("publish_text", offset)
         self.published.append((offset, text))
         self._raise("publish_text", offset)

@@ -6,15 +6,7 @@ import pytest
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.utils import CursorWrapper
 
-from governance import drivers, transactions
-
 KINDS = ("SELECT", "INSERT", "UPDATE", "DELETE")
-
-
-def ask_by_django(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let all statements go by Django's cursor: whoever patches that sees what all threads ask."""
-    for module in (drivers, transactions):
-        monkeypatch.setattr(module, "is_watched", lambda _: True)
 
 
 class Asked:
@@ -23,25 +15,30 @@ class Asked:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.statements: list[str] = []
         self.transactions = 0
-        ask_by_django(monkeypatch)
+        self._is_counting = True
         for name in ("_execute", "_executemany"):
             monkeypatch.setattr(CursorWrapper, name, self._watched(getattr(CursorWrapper, name)))
         commit = BaseDatabaseWrapper._commit  # type: ignore[attr-defined]
 
         def counted(connection: BaseDatabaseWrapper) -> Any:
-            self.transactions += 1
+            self.transactions += self._is_counting
             return commit(connection)
 
         monkeypatch.setattr(BaseDatabaseWrapper, "_commit", counted)
 
     def reset(self) -> None:
         """Count from zero."""
+        self._is_counting = True
         self.statements.clear()
         self.transactions = 0
 
+    def stop(self) -> None:
+        """Count no more, until the next `reset`."""
+        self._is_counting = False
+
     def _watched(self, execute: Any) -> Any:
         def watched(cursor: CursorWrapper, sql: str, *arguments: Any) -> Any:
-            if sql.startswith(KINDS):
+            if self._is_counting and sql.startswith(KINDS):
                 self.statements.append(sql)
             return execute(cursor, sql, *arguments)
 

@@ -13,7 +13,7 @@ from uuid import UUID
 from django.contrib.auth.models import AbstractUser
 from django.db.models import Model
 
-from governance import CancelSource, ToolContext, make_tool, registry
+from governance import CancelSource, LiveCall, ToolContext, make_tool, registry
 from governance import selectors as governance_selectors
 from governance.db import run_in_db_thread
 from governance.models import Approval
@@ -21,10 +21,10 @@ from governance.selectors import CallRow
 from tests.faults.checker import OF_CONVERSATIONS
 from tests.support import PATIENCE, eventually, with_room
 from turns import selectors, services
-from turns.core.chat_model import ChatDelta, ChatRequest
-from turns.core.clock import TurnClock
-from turns.core.history import violations
+from turns.core.chat_model import ChatDelta, ChatRequest, ToolCallDelta
 from turns.core.messages import Message
+from turns.core.repairs import violations
+from turns.core.turn_limits import TurnClock
 from turns.events import sinks
 from turns.models import CancelRequest, Turn
 from turns.running import runtime
@@ -113,6 +113,18 @@ class ChatDriver:
             conversation_id=self.id, user=self.user, text=text, **how
         )
         return received.turn_id
+
+    async def play(self, *replies: Sequence[Item]) -> Turn:
+        """Run a turn with this script to its end."""
+        self.use_script(*replies)
+        return await self.run()
+
+    async def begin(self, *replies: Sequence[Item], running: Sequence[str] = ()) -> UUID:
+        """Begin a turn with this script; return its id once these calls run, or the first one of its first reply."""
+        self.use_script(*replies)
+        turn_id = await self.say()
+        await self.running(turn_id, *(running or [_first_call(replies[0])]))
+        return turn_id
 
     async def cancel(self, turn_id: UUID, **how: Any) -> services.CancelReceipt:
         how = {"user": self.user, "source": CancelSource.BUTTON, **how}
@@ -308,11 +320,21 @@ _TOOLS = [  # made once: the schemas of all of them take longer than many a test
 _NOTED = [tool for tool in _TOOLS if tool.isolation != "process"]
 
 
+def _first_call(reply: Sequence[Item]) -> str:
+    return next(item.id for item in reply if isinstance(item, ToolCallDelta))
+
+
+def find_live_call(turn_id: UUID, tool_id: str) -> LiveCall | None:
+    """A call that waits or runs in this process."""
+    live = runtime.find_turn(turn_id)
+    return live.find_call(tool_id) if live else None
+
+
 async def until_begun(turn_id: UUID, tool_id: str) -> None:
     """Wait for the body of a call that is told as started here."""
 
     async def has_begun() -> bool:
-        live = await runtime.find_call(turn_id, tool_id)
+        live = find_live_call(turn_id, tool_id)
         if live is not None and live.tool in _NOTED:
             return (str(turn_id), tool_id) in _PROPS.begun
         return live is None or live.body is not None
@@ -431,7 +453,9 @@ def _assert_call(tool_id: str, types: list[str], *, has_ended: bool) -> None:
         assert "tool_timeout" not in types, facts
     if "tool_timeout" in types:
         assert types[-2:] == ["tool_timeout", "tool_result"], facts
-    middle = {"tool_progress", "tool_deadline", "sub_agent"}
+    forms = [kind for kind in types if kind in ("tool_question", "tool_answer")]
+    assert forms == ["tool_question", "tool_answer"] * (len(forms) // 2), facts
+    middle = {"tool_progress", "tool_deadline", "sub_agent", *forms}
     assert set(types) <= {"tool_start", "tool_timeout", "tool_result", *middle}, facts
     if middle & set(types):
         assert types[0] == "tool_start", facts

@@ -48,7 +48,7 @@ async def all_is_quiet() -> None:
     """Wait until no turn runs here any more: what follows an ending is a part of its price."""
 
     async def is_quiet() -> bool:
-        return not await runtime.live_turns()
+        return not runtime.live_count()
 
     await eventually(is_quiet)
 
@@ -64,28 +64,27 @@ async def test_a_turn_of_three_calls(asked: Asked, chat: ChatDriver):
         asked.reset()
         assert (await chat.run()).status == "completed"
         await all_is_quiet()
-    asked.assert_at_most(30 + locks(3), 4)  # two statements are the test's own
+    # Calls whose starts or ends differ by a millisecond are written by a statement each. Two are the test's own.
+    asked.assert_at_most(39 + 2 * 3 + locks(3), 5)
 
 
 async def test_a_cancel_of_a_turn_that_runs_a_call(asked: Asked, chat: ChatDriver):
-    chat.use_script([call("a", "held")])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "a")
+    turn_id = await chat.begin([call("a", "held")])
     asked.reset()
     await chat.cancel(turn_id)
     assert (await chat.ended(turn_id)).status == "cancelled"
     await all_is_quiet()
-    asked.assert_at_most(18 + locks(2), 2)
+    asked.assert_at_most(20 + locks(3), 2)  # one of them is the activity, one closes what calls ask
 
 
 async def test_a_cancel_of_a_turn_with_three_sub_agents(asked: Asked, chat: ChatDriver):
     # On a busy machine the endings do not come in one moment. What was read before the cancel is read after it.
     for attempt in range(12):
         await cancel_family(asked, chat, held=f"held-{attempt}")
-        if len(asked.statements) <= 62 + locks(6) and asked.transactions <= 2:
+        if len(asked.statements) <= 66 + locks(9) and asked.transactions <= 2:
             break
     # What the sub-agents do is read as it comes, so some reads of that may be counted.
-    asked.assert_at_most(62 + locks(6), 2)
+    asked.assert_at_most(66 + locks(9), 2)
 
 
 async def cancel_family(asked: Asked, chat: ChatDriver, *, held: str) -> None:
@@ -121,8 +120,9 @@ MOST = {
     "governance.defaultpolicy": 12,
     "turns.disconnectpolicy": 10,
     "turns.process": 8,
+    "turns.agent": 8,  # the groups of all of them are one more
     # The turns, their calls and questions, sub-agents, the choices of the filters, what could not be ended.
-    "turns.runningturn": 13,
+    "turns.runningturn": 14,
 }
 LISTS = [model._meta.label_lower for model in admin.site._registry if model._meta.app_label in APPS]
 
@@ -149,4 +149,4 @@ def test_the_overview(ada: AbstractUser, admin_client: Client):
     admin_client.get(address)
     with CaptureQueriesContext(connection) as queries:
         assert admin_client.get(address).status_code == 200
-    assert len(queries) <= 20, [query["sql"][:150] for query in queries]
+    assert len(queries) <= 25, [query["sql"][:150] for query in queries]

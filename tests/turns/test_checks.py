@@ -9,27 +9,39 @@ from tests.turns.support import CHAT_MODEL
 from turns import checks
 from turns.conf import app_settings
 
-BAD = {
+BAD: dict[str, tuple[object, ...]] = {
     "CHAT_MODEL": ("", "  ", None, 7),
     "INSTRUCTIONS": (None, 7),
     "HISTORY_CACHE_MEMORY": (-1, None, "64 MB"),
     "PROCESS_NAME": (7, None),
+    "REPEAT_STEPS": ("", "everyone", None, 7),
     "MAX_TOOLS": (0, None, "256"),
     "MAX_TOOL_TOKENS": (0, None, 1.5),
     "TURN_TIMEOUT": (-1, "60", float("inf"), True),
     "STEP_LIMIT": (0, None, 1.5),
+    "MAX_CALLS_PER_ANSWER": (0, None, "100"),
     "MAX_QUEUED": (0, None),
     "MAX_MESSAGE_LENGTH": (0, "50"),
     "POLL_INTERVAL": (0, None),
     "CANCEL_BOUND": (0, None, 61),
     "DRAIN_GRACE": (-1, None),
-    "LOOP_WINDOW": (0, None),
     "LOOP_WARN_AFTER": (1, "4"),
     "LOOP_HALT_AFTER": (2, True),
     "SNAPSHOT_MESSAGES": (0, None),
     "CHAT_MODEL_BASE_URL": (None, "ftp://example.org", "example.org"),
+    "CHAT_MODEL_ENDPOINTS": (
+        None,
+        ["house"],
+        {"house": {}},
+        {"house": {"base_url": "file:///etc/passwd"}},
+        {"house": {"base_url": "http://user:password@house"}},
+        {"house": {"base_url": "http://house", "key_variable": "two words"}},
+        {"house": {"base_url": "http://house", "key": "sk-secret"}},
+        {"my.house": {"base_url": "http://house"}},
+    ),
     "CHAT_MODEL_FIRST_BYTE_TIMEOUT": (0, None),
     "CHAT_MODEL_IDLE_TIMEOUT": (0, None),
+    "CHAT_MODEL_REQUEST_TIMEOUT": (0, None),
     "CHAT_MODEL_RETRIES": (-1, None),
     "CHAT_MODEL_RETRY_MAX_WAIT": (-1, None),
     "DISPATCHER": ("", None, 7),
@@ -75,16 +87,14 @@ def test_the_defaults_are_fine():
     assert found() == {}
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [(name, value) for name, values in BAD.items() for value in values]
-)
-def test_a_wrong_value_is_an_error_with_the_settings_own_id(name, value):
-    with override_settings(**{f"TURNS_{name}": value}):
-        messages = found()
-    [message] = messages.values()
-    assert message.id == app_settings.DECLARED[name].rule.check
-    assert message.msg == f"TURNS_{name} is {value!r}."
-    assert message.hint
+def test_a_wrong_value_is_an_error_with_the_settings_own_id(subtests: pytest.Subtests):
+    for name, value in [(name, value) for name, values in BAD.items() for value in values]:
+        with subtests.test(f"{name} = {value!r}"):
+            with override_settings(**{f"TURNS_{name}": value}):
+                [message] = found().values()
+            assert message.id == app_settings.DECLARED[name].rule.check
+            assert message.msg == f"TURNS_{name} is {value!r}."
+            assert message.hint
 
 
 def test_every_setting_has_a_check_of_its_own_and_a_wrong_value():
@@ -99,7 +109,6 @@ def test_every_setting_has_a_check_of_its_own_and_a_wrong_value():
         ({"CHAT_MODEL": "nowhere.to_be:found"}, "turns.E019"),
         ({"CHAT_MODEL": "turns.models:LIVE"}, "turns.E019"),
         ({"LOOP_WARN_AFTER": 8, "LOOP_HALT_AFTER": 8}, "turns.E020"),
-        ({"LOOP_WINDOW": 5}, "turns.E020"),
         ({"CHAT_MODEL": ":make_model"}, "turns.E019"),
         ({"DISPATCHER": "nowhere.to_be.Found"}, "turns.E023"),
         ({"STEPS_LIMIT": 5}, "turns.W001"),
@@ -159,9 +168,9 @@ def test_attachments_are_private_and_within_reach(settings, storage, more, ids):
         ("import a_library_that_is_missing", "No module named 'a_library_that", "install 'a_libr"),
         ("from json import lods", "cannot import name 'lods'", "correct the import"),
         ("def other(): ...", "make", "Set it to"),
-        ("make = 7", "cannot be called", "Set it to"),
-        ("{}['KEY']", "KeyError: 'KEY'", "cannot be imported"),
-        ("def make(", "SyntaxError: ", "cannot be imported"),
+        ("make = 7", "not callable", "Set it to"),
+        ("{}['KEY']", "KeyError: 'KEY'", "correct the cause"),
+        ("def make(", "SyntaxError: ", "correct the cause"),
     ],
 )
 def test_why_the_projects_own_code_cannot_be_used_is_said(
@@ -176,53 +185,45 @@ def test_why_the_projects_own_code_cannot_be_used_is_said(
     assert hint in message.hint
 
 
-@pytest.mark.parametrize(
-    ("engine", "with_app", "ids"),
-    [
-        ("sqlite3", False, ["turns.E024", "turns.E025"]),
-        ("postgresql", False, ["turns.E024"]),
-        ("postgresql", True, []),
-    ],
-)
-def test_procrastinate_needs_its_app_and_postgresql(settings, monkeypatch, engine, with_app, ids):
-    options = {"transaction_mode": "IMMEDIATE"}
-    databases = {"default": {"ENGINE": f"django.db.backends.{engine}", "OPTIONS": options}}
-    monkeypatch.setattr(checks.settings, "DATABASES", databases)
-    monkeypatch.setattr(checks.apps, "is_installed", lambda name: with_app or name == "governance")
-    settings.TURNS_DISPATCHER = "procrastinate"
-    assert list(found()) == ids
-    assert all(message.hint for message in found().values())
-
-
-@pytest.mark.parametrize(
-    "options", [{}, {"transaction_mode": None}, {"transaction_mode": "DEFERRED"}]
-)
-def test_sqlite_whose_writers_begin_as_readers_is_an_error(monkeypatch, options):
-    databases = {"default": {"ENGINE": "django.db.backends.sqlite3", "OPTIONS": options}}
-    monkeypatch.setattr(checks.settings, "DATABASES", databases)
-    assert list(found()) == ["turns.E026"]
-
-
+SQLITE = {"ENGINE": "django.db.backends.sqlite3"}
+POSTGRES = {"ENGINE": "django.db.backends.postgresql"}
 POOLED = {"OPTIONS": {"pool": True}}
 CHECKED = {"CONN_HEALTH_CHECKS": True}
+BOUNDED = {"connect_timeout": 5, "keepalives_idle": 5, "tcp_user_timeout": 15_000}
+ELSEWHERE = {**POSTGRES, "HOST": "db.example.org"}
 
 
 @pytest.mark.parametrize(
-    ("connections", "ids"),
+    ("database", "dispatcher", "ids"),
     [
-        ({}, []),
-        ({"CONN_MAX_AGE": 0}, []),
-        (CHECKED, []),
-        ({"CONN_MAX_AGE": 60, **CHECKED}, []),
-        ({"CONN_MAX_AGE": 60}, ["turns.W007"]),
-        ({"CONN_MAX_AGE": None}, ["turns.W007"]),
-        (POOLED, []),
-        ({**POOLED, **CHECKED}, ["turns.W006"]),
+        # Runners need PostgreSQL, and SQLite writers that begin as such.
+        ({**SQLITE, "OPTIONS": {"transaction_mode": "IMMEDIATE"}}, "runners", ["turns.E025"]),
+        (POSTGRES, "runners", []),
+        (SQLITE, "", ["turns.E026"]),
+        ({**SQLITE, "OPTIONS": {"transaction_mode": None}}, "", ["turns.E026"]),
+        ({**SQLITE, "OPTIONS": {"transaction_mode": "DEFERRED"}}, "", ["turns.E026"]),
+        # A connection that is kept may be lost unseen.
+        ({**POSTGRES, "CONN_MAX_AGE": 0}, "", []),
+        ({**POSTGRES, **CHECKED}, "", []),
+        ({**POSTGRES, "CONN_MAX_AGE": 60, **CHECKED}, "", []),
+        ({**POSTGRES, "CONN_MAX_AGE": 60}, "", ["turns.W007"]),
+        ({**POSTGRES, "CONN_MAX_AGE": None}, "", ["turns.W007"]),
+        ({**POSTGRES, **POOLED}, "", []),
+        ({**POSTGRES, **POOLED, **CHECKED}, "", ["turns.W006"]),
+        # A database elsewhere may be gone without a word.
+        ({**ELSEWHERE, "OPTIONS": BOUNDED}, "", []),
+        ({**ELSEWHERE, "OPTIONS": {**BOUNDED, "pool": True}}, "", []),
+        ({**ELSEWHERE, "OPTIONS": {"connect_timeout": 5}}, "", ["turns.W009"]),
+        (ELSEWHERE, "", ["turns.W009"]),
+        ({**POSTGRES, "HOST": "/var/run/postgresql"}, "", []),
+        ({**POSTGRES, "HOST": "127.0.0.1"}, "", []),
+        ({**POSTGRES, "HOST": ""}, "", []),
     ],
 )
-def test_connections_that_would_be_lost_unseen_are_noticed(monkeypatch, connections, ids):
-    databases = {"default": {"ENGINE": "django.db.backends.postgresql", **connections}}
-    monkeypatch.setattr(checks.settings, "DATABASES", databases)
+def test_a_database_that_does_not_fit_is_noticed(settings, monkeypatch, database, dispatcher, ids):
+    monkeypatch.setattr(checks.settings, "DATABASES", {"default": {"OPTIONS": {}, **database}})
+    if dispatcher:
+        settings.TURNS_DISPATCHER = dispatcher
     assert list(found()) == ids
     assert all(message.hint for message in found().values())
 
@@ -248,3 +249,16 @@ def test_a_provider_without_its_key_is_noticed_and_nobody_is_asked(monkeypatch):
 def test_what_makes_sense_is_fine(values):
     with override_settings(**{f"TURNS_{name}": value for name, value in values.items()}):
         assert found() == {}
+
+
+@pytest.mark.parametrize(
+    "endpoints",
+    [
+        {"openai": {"base_url": "http://house"}},
+        {"house": {"base_url": "http://house", "api": "graphql"}},
+    ],
+)
+def test_an_endpoint_has_a_name_of_its_own_and_an_api_that_is_known(settings, endpoints):
+    settings.TURNS_CHAT_MODEL_ENDPOINTS = endpoints
+
+    assert set(found()) == {"turns.E068"}

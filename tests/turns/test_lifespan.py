@@ -89,9 +89,7 @@ async def test_a_turn_that_ends_within_the_drain_is_not_cancelled(
     chat: ChatDriver, fake_tools: FakeTools, settings
 ):
     settings.TURNS_DRAIN_GRACE = 10.0
-    chat.use_script([call("a", "held")], [text("Done.")])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "a")
+    turn_id = await chat.begin([call("a", "held")], [text("Done.")])
     stopping = asyncio.create_task(runtime.stop())
     runner = await runtime.ensure_started()
     await eventually(lambda: runner.supervisor.is_draining)
@@ -101,9 +99,7 @@ async def test_a_turn_that_ends_within_the_drain_is_not_cancelled(
 
 
 async def test_a_stubborn_tool_does_not_hold_up_the_end(chat: ChatDriver):
-    chat.use_script([call("a", "stubborn"), call("b", "blocked")])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "a", "b")
+    turn_id = await chat.begin([call("a", "stubborn"), call("b", "blocked")], running=["a", "b"])
     await asyncio.wait_for(runtime.stop(grace=0), PATIENCE)
     turn = await chat.ended(turn_id)
     assert (turn.status, turn.ended_by_reason) == ("interrupted", "shutdown")
@@ -111,9 +107,7 @@ async def test_a_stubborn_tool_does_not_hold_up_the_end(chat: ChatDriver):
 
 
 async def test_while_draining_nothing_new_begins(chat: ChatDriver, fake_tools: FakeTools):
-    chat.use_script([call("a", "held")], [text("Done.")])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "a")
+    turn_id = await chat.begin([call("a", "held")], [text("Done.")])
     stopping = asyncio.create_task(runtime.stop(grace=10))
     runner = await runtime.ensure_started()
     await eventually(lambda: runner.supervisor.is_draining)

@@ -5,8 +5,7 @@ import pytest
 from governance import make_tool, registry
 from governance import services as governance_services
 from tests.support import eventually, until_touched
-from tests.turns.support import ChatDriver, FakeTools, in_database
-from turns.running import runtime
+from tests.turns.support import ChatDriver, FakeTools, find_live_call, in_database
 from turns.testing import call, text
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -45,24 +44,9 @@ async def test_a_command_that_prints_goes_on_past_the_limit_for_silence_and_a_si
 async def printing(chat, turn_id, tool_id):
     """The running call once it has printed something."""
     await chat.running(turn_id, tool_id)
-    live = await runtime.find_call(turn_id, tool_id)
+    live = find_live_call(turn_id, tool_id)
     await eventually(lambda: live.partial_output)
     return live
-
-
-async def test_a_wish_for_more_time_than_is_allowed_is_capped_and_the_model_told(
-    chat: ChatDriver, operator
-):
-    await limit("held", operator, ceiling_ms=300)
-    wish = {"timeout_ms": 7_200_000}
-    model = chat.use_script([call("a", "held", _meta=wish)], [text("Then not.")])
-    turn = await chat.run()
-    started = chat.sink.find("tool_start", tool_id="a")
-    assert (started["timeout_ms"], started["timeout_source"]) == (300, "hint")
-    assert (await chat.calls(turn.id))["a"].status == "timed_out"
-    (told,) = model.requests[1].messages[-1].tool_results
-    assert told.content.startswith('[TIMEOUT] Tool "held" did not respond within 0.3s.')
-    assert "It had asked for 7200s, which is more than is allowed." in told.content
 
 
 async def test_a_capped_wish_is_told_on_success_too(chat: ChatDriver, operator):
@@ -127,27 +111,32 @@ async def test_the_servers_own_secrets_are_masked_wherever_they_stand(
 
     registry.register(make_tool(tell_all))
     try:
-        chat.use_script([call("a", "tell_all")], [text("Hm.")])
-        turn = await chat.run()
+        turn = await chat.play([call("a", "tell_all")], [text("Hm.")])
     finally:
         registry.unregister("tell_all")
     assert "It said: *** and ***, ***, ***" in (await chat.calls(turn.id))["a"].result
 
 
-async def test_a_limit_without_a_unit_is_refused_aloud(chat: ChatDriver):
-    model = chat.use_script([call("a", "quick", _meta={"timeout": 300_000})], [text("Hm.")])
-    await chat.run()
-    assert chat.sink.find("tool_result", tool_id="a")["error_type"] == "invalid_input"
-    (told,) = model.requests[1].messages[-1].tool_results
-    assert "_meta.timeout has no unit; write _meta.timeout_ms, in milliseconds" in told.content
+async def test_calls_beyond_those_that_an_answer_may_ask_for_are_refused_aloud(
+    chat: ChatDriver, settings
+):
+    settings.TURNS_MAX_CALLS_PER_ANSWER = 2
+    asked = [call(name, "quick") for name in ("a", "b", "c")]
+    model = chat.use_script(asked, [text("Hm.")])
+    turn = await chat.run()
+    calls = await chat.calls(turn.id)
+    assert [calls[name].status for name in ("a", "b", "c")] == ["succeeded", "succeeded", "failed"]
+    assert chat.sink.find("tool_result", tool_id="c")["error_type"] == "too_many_calls"
+    told = model.requests[1].messages[-1].tool_results[-1]
+    assert "One answer may ask for 2 tool calls at most" in told.content
+    assert "next answer" in told.content
 
 
 async def test_the_status_tells_a_model_how_its_turn_and_its_conversation_went(
     chat: ChatDriver, operator
 ):
     await limit("held", operator, timeout_ms=100)
-    chat.use_script([call("earlier", "held")], [text("Hm.")])
-    await chat.run()
+    await chat.play([call("earlier", "held")], [text("Hm.")])
     model = chat.use_script(
         [call("good", "quick"), call("bad", "held")],
         [call("look", "session_status")],

@@ -26,7 +26,7 @@ from turns.events import log
 from turns.models import Conversation, Event, Process, Turn, Viewer
 from turns.presence import viewers
 from turns.processes.process_registry import register, retire
-from turns.storage.turn_lock import lock_live_turn
+from turns.storage.turn_rows import lock_live_turn
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),

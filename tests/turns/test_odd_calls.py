@@ -50,8 +50,7 @@ async def test_odd_progress_is_left_out_and_holds_up_that_of_no_other_call(chat:
 
     registry.register(make_tool(odd))
     try:
-        chat.use_script([call("a", "odd")], [text("Fine.")])
-        turn = await chat.run()
+        turn = await chat.play([call("a", "odd")], [text("Fine.")])
     finally:
         registry.unregister("odd")
 

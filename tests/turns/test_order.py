@@ -65,9 +65,11 @@ async def test_text_is_pushed_at_once_without_a_number_and_with_its_place(chat: 
 async def test_calls_of_a_step_overlap_and_each_result_is_told_as_it_lands(
     chat: ChatDriver, fake_tools: FakeTools
 ):
-    chat.use_script([call("a", "held"), call("b", "held"), call("c", "held")], [text("Done.")])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "a", "b", "c")
+    turn_id = await chat.begin(
+        [call("a", "held"), call("b", "held"), call("c", "held")],
+        [text("Done.")],
+        running=["a", "b", "c"],
+    )
     for name in "cab":
         fake_tools.open(name)
         await chat.sink.until("tool_result", tool_id=name)
@@ -77,9 +79,9 @@ async def test_calls_of_a_step_overlap_and_each_result_is_told_as_it_lands(
 
 
 async def test_an_exclusive_call_never_overlaps_another(chat: ChatDriver, fake_tools: FakeTools):
-    chat.use_script([call("a", "alone"), call("b", "alone"), call("c", "quick")], [text("Done.")])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "a")
+    turn_id = await chat.begin(
+        [call("a", "alone"), call("b", "alone"), call("c", "quick")], [text("Done.")]
+    )
     assert (await chat.calls(turn_id))["b"].status == "pending"
     fake_tools.open("a")
     await chat.running(turn_id, "b")
@@ -118,9 +120,7 @@ async def test_turns_of_two_conversations_run_at_once(chat: ChatDriver, fake_too
         conversation_id=(await services.create_conversation(user=chat.user)).id,
         sink=chat.sink,
     )
-    chat.use_script([call("a", "held")], [call("b", "held")], [text("x")], [text("y")])
-    first = await chat.say()
-    await chat.running(first, "a")
+    first = await chat.begin([call("a", "held")], [call("b", "held")], [text("x")], [text("y")])
     second = await other.say()
     await other.running(second, "b")
     await chat.cancel(first)

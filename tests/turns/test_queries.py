@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import asdict
 
 import pytest
 from asgiref.sync import async_to_sync
@@ -13,14 +14,15 @@ from tests.turns.row_factory import RowFactory, said, use
 from tests.turns.statements import Asked
 from turns import selectors
 from turns.core.chat_model import message_of
+from turns.core.prompt_changes import PromptHead
 from turns.core.turns import TurnEnding, TurnStatus
 from turns.endings import recovery, turn_endings
 from turns.history import histories
+from turns.models import Conversation
 from turns.processes import process_registry
-from turns.queueing import queue, scheduling
-from turns.running import progress, requests
-from turns.running.journal import DatabaseJournal
-from turns.running.progress import Report
+from turns.queueing import queue
+from turns.running import store
+from turns.running.journal import DatabaseJournal, ProgressReport, store_progress
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -73,12 +75,14 @@ def queries_of_a_turn(factory: RowFactory, process, asked: Asked) -> Counter:
         await journal.flush()
 
     started = async_to_sync(live)()
-    measure("prompt", lambda: async_to_sync(journal.prompt)())
+    head = PromptHead.of("local", "", ())
+    Conversation.objects.filter(pk=factory.id).update(prompt_head=asdict(head))
+    measure("prompt", lambda: async_to_sync(journal.prompt)(head))
     measure("first_text", lambda: async_to_sync(journal.save_text)(1, "h"))
     measure("save_text", lambda: async_to_sync(journal.save_text)(1, "hm"))
     measure("save_reply", lambda: async_to_sync(save_reply)())
     measure("call_started", lambda: async_to_sync(journal.call_started)(started))
-    measure("progress", lambda: progress.store([Report.of(claimed, started)]))
+    measure("progress", lambda: store_progress([ProgressReport.of(claimed, started)]))
     ending = TurnEnding(status=TurnStatus.COMPLETED)
     measure("end_turn", lambda: turn_endings.end_turn(claimed.id, ending, epoch=claimed.epoch))
     return counted
@@ -100,9 +104,9 @@ def test_a_turn_asks_as_often_with_a_long_past_as_with_none(ada, process, monkey
 
 def test_a_poll_asks_once_however_many_turns_are_live(ada, process):
     turns = [RowFactory(ada).turn("running", owner=process).pk for _ in range(5)]
-    assert count(lambda: requests.pending(turns, ())) == 2
-    assert count(lambda: requests.pending(turns, ("1", "2"))) == 3
-    assert count(scheduling.waiting_conversations) == 1
+    assert count(lambda: store.pending(turns, ())) == 2
+    assert count(lambda: store.pending(turns, ("1", "2"))) == 3
+    assert count(queue.waiting_conversations) == 1
 
 
 def test_reads_ask_as_often_however_much_there_is(ada, monkeypatch):

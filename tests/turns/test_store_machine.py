@@ -1,9 +1,7 @@
 """Any order of finish, timeout, cancel, late result, crash and recovery on real rows: one ending for each (B6, H1)."""
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
-from functools import wraps
 from typing import Any
 
 import pytest
@@ -34,14 +32,13 @@ from governance import (
     selectors,
 )
 from governance.models import ToolCall as CallRow
-from tests.turns.slow_path import facts, slow_statements
 from tests.turns.support import TERMINAL, assert_protocol
 from turns.cancelling import commands
 from turns.core.chat_model import message_of
 from turns.core.exceptions import Fenced
-from turns.core.history import violations
 from turns.core.ports import Answer, ClaimedTurn
-from turns.core.turns import ACTIVE_STATUSES, TurnEnding, TurnStatus, ending_of
+from turns.core.repairs import violations
+from turns.core.turns import TurnEnding, TurnStatus, ending_of
 from turns.endings import recovery, turn_endings
 from turns.events import log
 from turns.events.notifications import Notifications
@@ -50,9 +47,7 @@ from turns.history import histories
 from turns.models import CancelRequest, Conversation, Process, Turn
 from turns.processes import process_registry
 from turns.queueing import queue
-from turns.running import progress
-from turns.running.journal import DatabaseJournal
-from turns.running.progress import Report
+from turns.running.journal import DatabaseJournal, ProgressReport, store_progress
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -75,33 +70,13 @@ ENDINGS = [
 ]
 
 
-def move(**values: Any) -> Any:
-    """A rule whose values are kept, so that all can be done again."""
-
-    def decorate(make: Callable[..., None]) -> Any:
-        @wraps(make)
-        def made(self: "OneConversation", **chosen: Any) -> None:
-            self.moves.append((make, chosen))
-            make(self, **chosen)
-
-        return rule(**values)(made)
-
-    return decorate
-
-
 class OneConversation(RuleBasedStateMachine):
-    """Moves of an owner, of clients, and of the processes that die under them.
-
-    In the end all of them are made once more without what is there for speed. Querysets make them, for an owner that
-    holds no rows, with turns that wait to be claimed. That comes to the same rows.
-    """
+    """Moves of an owner, of clients, and of the processes that die under them."""
 
     user: Any
-    is_slow = False
 
     def __init__(self) -> None:
         super().__init__()
-        self.moves: list[tuple[Callable[..., None], dict[str, Any]]] = []
         self.process = process_registry.register()
         self.conversation = Conversation.objects.create(owner=self.user)
         self.journal: DatabaseJournal | None = None
@@ -112,42 +87,19 @@ class OneConversation(RuleBasedStateMachine):
         self.ended: dict[Any, tuple[Any, ...]] = {}
 
     def teardown(self) -> None:
-        fast = self._facts_taken_away()
-        with slow_statements():
-            slow = type(self)()
-            slow.is_slow = True
-            for make, chosen in self.moves:
-                make(slow, **chosen)
-            for was, is_now in zip(fast, slow._facts_taken_away(), strict=True):
-                assert is_now == was
+        Conversation.objects.all().delete()
+        CallRow.objects.all().delete()
+        Process.objects.all().delete()
 
     # What clients do
 
     @precondition(lambda self: self.conversation.turns.count() < 4)
-    @move()
+    @rule()
     def say(self) -> None:
         queue.enqueue(self.conversation.pk, text="go", source="typed", client_id=None)
 
-    @precondition(lambda self: self.conversation.turns.count() < 4)
-    @move()
-    def say_to_a_process_with_room(self) -> None:
-        """If nothing waits, the turn is claimed where its message is taken; else it queues."""
-        is_idle = not self.conversation.turns.filter(status__in=ACTIVE_STATUSES).exists()
-        made = queue.enqueue(
-            self.conversation.pk,
-            text="go",
-            source="typed",
-            client_id=None,
-            process=None if self.is_slow else self.process,
-        )
-        assert (made.claimed is not None) == (is_idle and not self.is_slow)
-        if made.claimed is not None:
-            self._own(made.claimed)
-        elif is_idle:
-            self._claim()
-
     @precondition(lambda self: 0 < self.conversation.turns.count() < 6)
-    @move(nth=NTH)
+    @rule(nth=NTH)
     def edit(self, nth: int) -> None:
         """A message is sent again in another form: everything from there on is replaced, or nothing is."""
         turns = list(self.conversation.turns.order_by("number"))
@@ -172,7 +124,7 @@ class OneConversation(RuleBasedStateMachine):
             is_behind = turn.number >= chosen.number
             assert turn.replaced_by_id == (known or (made.pk if is_behind else None))
 
-    @move(mode=st.sampled_from(["now", "after_step"]))
+    @rule(mode=st.sampled_from(["now", "after_step"]))
     def cancel_turn(self, mode: str) -> None:
         turn = commands.active_turn(self.conversation.pk)
         if turn is not None:
@@ -180,7 +132,7 @@ class OneConversation(RuleBasedStateMachine):
             commands.request_turn_cancel(turn.pk, command)
 
     @precondition(lambda self: self.live)
-    @move(nth=NTH)
+    @rule(nth=NTH)
     def cancel_call(self, nth: int) -> None:
         command = commands.CancelCommand(user=self.user, source=CancelSource.BUTTON)
         call_id = self._live_call(nth)
@@ -188,12 +140,12 @@ class OneConversation(RuleBasedStateMachine):
 
     # What the owner does
 
-    @move()
+    @rule()
     def claim(self) -> None:
         self._claim()
 
     @precondition(lambda self: self.journal and not self.live)
-    @move(calls=st.integers(1, 3))
+    @rule(calls=st.integers(1, 3))
     def ask_for_tools(self, calls: int) -> None:
         self.step += 1
         made = []
@@ -218,7 +170,7 @@ class OneConversation(RuleBasedStateMachine):
         self._write(write)
 
     @precondition(lambda self: self.journal and not self.live)
-    @move()
+    @rule()
     def say_something(self) -> None:
         """The message of the next step is there as far as it was said."""
 
@@ -229,13 +181,13 @@ class OneConversation(RuleBasedStateMachine):
         self._write(write)
 
     @precondition(lambda self: self.journal and self.live)
-    @move(nth=NTH)
+    @rule(nth=NTH)
     def start_call(self, nth: int) -> None:
         live = self.live[self._live_call(nth)]
         self._write(lambda: self.owner.call_started(live))
 
     @precondition(lambda self: self.journal and self.live)
-    @move(nth=NTH, status=st.sampled_from(sorted(OUTCOMES)))
+    @rule(nth=NTH, status=st.sampled_from(sorted(OUTCOMES)))
     def end_call(self, nth: int, status: CallStatus) -> None:
         call_id = self._live_call(nth)
         row = selectors.call(str(self.claimed.id), call_id)
@@ -245,7 +197,7 @@ class OneConversation(RuleBasedStateMachine):
         self.live.pop(call_id, None)
 
     @precondition(lambda self: self.journal and self.live)
-    @move(status=st.sampled_from(sorted(OUTCOMES)))
+    @rule(status=st.sampled_from(sorted(OUTCOMES)))
     def write_all_at_once(self, status: CallStatus) -> None:
         """What waits together is one transaction, whatever it is."""
         rows = {row.call_id: row.status for row in selectors.calls_of_group(str(self.claimed.id))}
@@ -264,19 +216,21 @@ class OneConversation(RuleBasedStateMachine):
             self.live.pop(call.id)
 
     @precondition(lambda self: self.claimed)
-    @move(places=st.sets(st.integers(0, 5)))
+    @rule(places=st.sets(st.integers(0, 5)))
     def report_progress(self, places: set[int]) -> None:
         """Of whatever call, at whatever time: what has no right to be told is left out."""
         known = [row.call_id for row in self._calls()]
         reports = [
-            Report(turn=self.claimed, tool_id=id, tool_name="quick", progress={}, elapsed_ms=1)
+            ProgressReport(
+                turn=self.claimed, tool_id=id, tool_name="quick", progress={}, elapsed_ms=1
+            )
             for place, id in enumerate(known)
             if place in places
         ]
-        progress.store(reports)
+        store_progress(reports)
 
     @precondition(lambda self: self.journal)
-    @move(nth=NTH)
+    @rule(nth=NTH)
     def settle_late(self, nth: int) -> None:
         rows = self._calls()
         if not rows:
@@ -291,7 +245,7 @@ class OneConversation(RuleBasedStateMachine):
         self._write(settle)
 
     @precondition(lambda self: self.journal)
-    @move(
+    @rule(
         ending=st.sampled_from(ENDINGS),
         status=st.sampled_from(sorted(OUTCOMES)),
         said=st.sampled_from([None, "", "Done."]),
@@ -320,18 +274,18 @@ class OneConversation(RuleBasedStateMachine):
 
     # What goes wrong
 
-    @move()
+    @rule()
     def crash_and_recover(self) -> None:
         process_registry.retire(self.process)
         self.process = process_registry.register()
         self._drop_journal()
         recovery.recover()
         before = self._rows()
-        assert recovery.recover()[0] == Notifications()
+        assert recovery.recover() == Notifications()
         assert self._rows() == before
 
     @precondition(lambda self: self.old_journals)
-    @move(nth=NTH)
+    @rule(nth=NTH)
     def write_by_an_earlier_owner(self, nth: int) -> None:
         journal = self.old_journals[nth % len(self.old_journals)]
         before = self._rows()
@@ -394,10 +348,8 @@ class OneConversation(RuleBasedStateMachine):
 
     @property
     def owner(self) -> DatabaseJournal:
-        """The journal of the turn; a slow one holds no rows of what it has written."""
+        """The journal of the turn."""
         assert self.journal is not None
-        if self.is_slow:
-            self.journal._held.clear()
         return self.journal
 
     def _claim(self) -> None:
@@ -428,14 +380,6 @@ class OneConversation(RuleBasedStateMachine):
         if self.journal is not None:
             self.old_journals.append(self.journal)
         self.journal, self.live = None, {}
-
-    def _facts_taken_away(self) -> list[str]:
-        """Delete everything, and return what it was: without moments and random ids, which differ each time."""
-        found = facts()
-        Conversation.objects.all().delete()
-        CallRow.objects.all().delete()
-        Process.objects.all().delete()
-        return found
 
     def _calls(self) -> list[CallRow]:
         """Return the calls of the turn by their ids: those of a step may have come in any order."""

@@ -30,6 +30,12 @@ def test_every_failure_is_written_in_english_and_read_in_the_readers_language(ki
         assert (name in read) is (name in stored)
 
 
+def test_a_key_whose_variable_is_unknown_is_not_named():
+    stored = failure(FailureKind.KEY_REFUSED, Subject(chat_model="azure:gpt")).message
+    assert stored.endswith("An administrator can check the key.")
+    assert sentence(stored).endswith("Die Verwaltung kann den Schlüssel prüfen.")
+
+
 def test_every_stored_sentence_has_a_german_one():
     assert {said for said in STORED_SENTENCES if translation.gettext(said) == said} == {
         "%(seconds)s s",
@@ -42,9 +48,9 @@ def test_every_stored_sentence_has_a_german_one():
     [
         "",
         "A sentence of an earlier version.",
-        "The turn was ended after",
-        "The turn was ended after no steps, its limit.",
-        f"The turn was ended after {'9' * 5_000} steps, its limit.",
+        "The task stopped at its limit of",
+        "The task stopped at its limit of no steps.",
+        f"The task stopped at its limit of {'9' * 5_000} steps.",
         "%(limit)s",
         "Cancelled. May still be running: %(tools)s",
         "%d %s %(x)s" * 50,
@@ -57,15 +63,15 @@ def test_what_is_no_known_sentence_stays_as_it_is(stored):
 @pytest.mark.parametrize(
     ("language", "stored", "read"),
     [
-        ("de", "after 1 step, its limit.", "nach 1 Schritt beendet, ihrem Limit."),
-        ("de", "after 2 steps, its limit.", "nach 2 Schritten beendet, ihrem Limit."),
-        ("de", "after 1 steps, its limit.", "nach 1 Schritt beendet, ihrem Limit."),
-        ("en", "after 1 steps, its limit.", "after 1 step, its limit."),
+        ("de", "1 step.", "Limit von 1 Schritt."),
+        ("de", "2 steps.", "Limit von 2 Schritten."),
+        ("de", "1 steps.", "Limit von 1 Schritt."),
+        ("en", "1 steps.", "limit of 1 step."),
     ],
 )
 def test_a_number_has_the_form_of_the_readers_language_in_old_rows_too(language, stored, read):
     with translation.override(language):
-        assert sentence(f"The turn was ended {stored}").endswith(read)
+        assert sentence(f"The task stopped at its limit of {stored}").endswith(read)
 
 
 def test_a_name_in_a_sentence_is_taken_as_it_is():

@@ -7,6 +7,7 @@ import pytest
 from tests.support import cancel
 from turns.core.chat_model import ChatRequest, Reply, TextDelta
 from turns.testing import (
+    FunctionChatModel,
     ScriptedChatModel,
     call,
     failure,
@@ -20,6 +21,20 @@ REQUEST = ChatRequest(instructions="", messages=())
 
 async def take_all(model):
     return [delta async for delta in model.stream(REQUEST)]
+
+
+class TestFunctionChatModel:
+    async def test_a_text_is_the_whole_answer(self):
+        model = FunctionChatModel(lambda request: f"{len(request.messages)} messages")
+
+        assert await take_all(model) == [TextDelta("0 messages")]
+
+    async def test_what_a_generator_yields_is_passed_on(self):
+        async def answer(_request):
+            yield text("Hel")
+            yield text("lo")
+
+        assert await take_all(FunctionChatModel(answer)) == [TextDelta("Hel"), TextDelta("lo")]
 
 
 class TestScriptedChatModel:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from governance import ToolContext, make_tool, registry
+from governance.core.forms import read_form
 from tests.support import eventually
 from tests.turns.row_factory import RowFactory, result, said
 from tests.turns.support import ChatDriver, FakeTools, in_database
@@ -21,6 +22,7 @@ from tests.turns.tools.scripted_agents import ask, use_scripts
 from turns import EVENTS, selectors, services
 from turns.core.chat_model import Notice
 from turns.core.events import TurnStart
+from turns.core.wire import arguments_of
 from turns.endings import recovery
 from turns.events import log
 from turns.models import Conversation
@@ -52,7 +54,11 @@ class Album:
             numbered = {each["seq"] for each in live if "seq" in each}
             if numbered != {each["seq"] for each in log} or snapshot["seq"] != len(log):
                 return None
-            return {"live": live, "log": [*log, *_so_far(snapshot)], "snapshot": snapshot}
+            return {
+                "live": list(map(_as_read, live)),
+                "log": [*map(_as_read, log), *_so_far(snapshot)],
+                "snapshot": {**snapshot, "messages": list(map(_as_read, snapshot["messages"]))},
+            }
 
         kept = await eventually(moment)
         self.types |= {each["type"] for each in kept["log"]}
@@ -75,6 +81,13 @@ class Album:
             for difference in _differences(pictures["live"], pictures[other])
         ]
         assert found == [], "\n".join(" | ".join(each) for each in found)
+
+
+def _as_read(one: dict[str, Any]) -> dict[str, Any]:
+    """An event or a message with the arguments of calls as text, as webchat sends it."""
+    if "content" in one:
+        return {**one, "content": list(map(_as_read, one["content"]))}
+    return {**one, "arguments": arguments_of(one["input"])} if "input" in one else one
 
 
 def _so_far(snapshot: dict[str, Any]) -> list[dict[str, Any]]:
@@ -180,6 +193,33 @@ async def asked_and_told(album: Album, chat: ChatDriver, talkative: asyncio.Even
     await chat.ended(turn_id)
 
 
+async def filled_in(album: Album, chat: ChatDriver) -> None:
+    """A form of a running call, and its answer."""
+
+    async def inquire(context: ToolContext) -> str:
+        """Ask the person."""
+        schema = {"type": "object", "properties": {"name": {"type": "string"}}}
+        answer = await context.ask_form(read_form("Who <b>are</b> you?", schema))
+        await going_on.wait()
+        return str(answer.answers)
+
+    going_on = asyncio.Event()
+    registry.register(make_tool(inquire))
+    try:
+        chat.use_script([call("f", "inquire")], [text("Fine.")])
+        turn_id = await chat.say("ask me for my name")
+        await chat.sink.until("tool_question", tool_id="f")
+        await album.add("a form is open", chat)
+        await services.answer_tool(
+            turn_id=turn_id, tool_id="f", user=chat.user, action="accept", answers={"name": "Ada"}
+        )
+        await album.add("the form is answered", chat)
+        going_on.set()
+        await chat.ended(turn_id)
+    finally:
+        registry.unregister("inquire")
+
+
 async def cancelled(album: Album, chat: ChatDriver, fake_tools: FakeTools) -> None:
     """A typed stop, its answer, and a body that ends after all."""
     chat.use_script([call("late", "blocked")])
@@ -243,6 +283,7 @@ async def test_live_replayed_and_reloaded_show_the_same_after_every_event(
     settings.GOVERNANCE_APPROVAL = {}
     await ordinary_turns(album, chat, fake_tools)
     await asked_and_told(album, chat, talkative)
+    await filled_in(album, chat)
     await cancelled(album, chat, fake_tools)
     await album.add("a call that was given up has ended", chat)
     await repaired(chat)

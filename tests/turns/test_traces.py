@@ -41,11 +41,9 @@ def spans() -> Iterator[Spans]:
 
 async def test_a_turn_is_a_tree_of_steps_requests_and_calls(chat: ChatDriver, spans: Spans):
     usage = Usage(input_tokens=7, output_tokens=2)
-    chat.use_script(
-        [call("a", "quick"), call("b", "failing"), usage],
-        [text("Done."), usage],
+    turn = await chat.play(
+        [call("a", "quick"), call("b", "failing"), usage], [text("Done."), usage]
     )
-    turn = await chat.run()
     all_of_them = await spans.all_ended()
     assert sorted(tree(all_of_them)) == sorted(
         [
@@ -100,9 +98,7 @@ async def test_a_turn_is_a_tree_of_steps_requests_and_calls(chat: ChatDriver, sp
 
 
 async def cancelled_call(chat: ChatDriver, tool: str) -> None:
-    chat.use_script([call("a", tool)])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "a")
+    turn_id = await chat.begin([call("a", tool)])
     await chat.cancel(turn_id)
     await chat.ended(turn_id)
 
@@ -146,38 +142,31 @@ async def a_chat_model_that_goes_on(chat: ChatDriver, settings: Any) -> None:
 
 
 async def a_chat_model_that_fails(chat: ChatDriver, settings: Any) -> None:
-    chat.use_script([text("so"), failure(ChatModelError("chat_model_rejected", SECRET))])
-    await chat.run()
+    await chat.play([text("so"), failure(ChatModelError("chat_model_rejected", SECRET))])
 
 
 async def a_fault(chat: ChatDriver, settings: Any) -> None:
-    chat.use_script([text("so"), failure(RuntimeError(SECRET))])
-    await chat.run()
+    await chat.play([text("so"), failure(RuntimeError(SECRET))])
 
 
 async def a_call_out_of_time(chat: ChatDriver, settings: Any) -> None:
     settings.GOVERNANCE_TOOL_TIMEOUTS = {"held": 0.05}
-    chat.use_script([call("a", "held")], [text("Done.")])
-    await chat.run()
+    await chat.play([call("a", "held")], [text("Done.")])
 
 
 async def a_turn_out_of_time(chat: ChatDriver, settings: Any) -> None:
-    chat.use_script([call("a", "held")])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "a")
+    turn_id = await chat.begin([call("a", "held")])
     run_out_of_time(turn_id)
     await chat.ended(turn_id)
 
 
 async def too_many_steps(chat: ChatDriver, settings: Any) -> None:
     settings.TURNS_STEP_LIMIT = 1
-    chat.use_script([call("a", "quick")])
-    await chat.run()
+    await chat.play([call("a", "quick")])
 
 
 async def an_invented_tool(chat: ChatDriver, settings: Any) -> None:
-    chat.use_script([call("a", SECRET)], [text("Done.")])
-    await chat.run()
+    await chat.play([call("a", SECRET)], [text("Done.")])
 
 
 async def a_denied_call(chat: ChatDriver, settings: Any) -> None:
@@ -192,28 +181,21 @@ async def a_denied_call(chat: ChatDriver, settings: Any) -> None:
 async def an_unanswered_question(chat: ChatDriver, settings: Any) -> None:
     settings.GOVERNANCE_APPROVAL = {}
     settings.GOVERNANCE_APPROVAL_TIMEOUT = 0.05
-    chat.use_script([call("a", "asked")], [text("Done.")])
-    await chat.run()
+    await chat.play([call("a", "asked")], [text("Done.")])
 
 
 async def a_shutdown(chat: ChatDriver, settings: Any) -> None:
-    chat.use_script([call("a", "held")])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "a")
+    await chat.begin([call("a", "held")])
     await runtime.stop(grace=0)
 
 
 async def a_lost_lease(chat: ChatDriver, settings: Any) -> None:
-    chat.use_script([call("a", "stubborn")])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "a")
+    await chat.begin([call("a", "stubborn")])
     await (await runtime.ensure_started()).supervisor.fence()
 
 
 async def a_crash_of_the_supervisor(chat: ChatDriver, settings: Any) -> None:
-    chat.use_script([call("a", "stubborn")])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "a")
+    await chat.begin([call("a", "stubborn")])
     [overseer] = [task for task in asyncio.all_tasks() if task.get_name().startswith("claim as")]
     overseer.cancel()
     await asyncio.wait({overseer})
@@ -330,8 +312,7 @@ async def test_the_lines_of_a_turn_name_its_trace(chat: ChatDriver, spans: Spans
     for logger in loggers:
         logger.addHandler(handler)
     try:
-        chat.use_script([call("a", "failing")], [text("Done.")])
-        await chat.run()
+        await chat.play([call("a", "failing")], [text("Done.")])
     finally:
         for logger in loggers:
             logger.removeHandler(handler)
@@ -378,10 +359,9 @@ async def test_the_server_of_an_mcp_tool_is_told_the_trace(chat: ChatDriver, spa
     await in_database(lambda: McpServer.objects.create(name="unruly", command=settings_of_server))
     await prepare_tools()
     await eventually(lambda: "unruly_meta" in registry, timeout=PATIENCE)
-    chat.use_script(
+    turn = await chat.play(
         [call("m", "unruly_meta"), call("r", "unruly_refuse", text=SECRET)], [text("Done.")]
     )
-    turn = await chat.run()
     await spans.all_ended()
     calls = await chat.calls(turn.pk)
     told = json.loads(calls["m"].result)["traceparent"].split("-")

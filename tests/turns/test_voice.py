@@ -73,9 +73,7 @@ async def test_what_ends_otherwise_is_told_as_ever(chat: ChatDriver):
 
 
 async def test_the_calls_of_a_typed_turn_are_told_in_words(chat: ChatDriver):
-    chat.use_script([call("a", "held")])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "a")
+    turn_id = await chat.begin([call("a", "held")])
     await chat.say("stop", source="voice")
     await chat.ended(turn_id)
     assert (await chat.calls(turn_id))["a"].result.startswith("[CANCELLED]")

@@ -1,6 +1,6 @@
 """What the tests of webchat share: people, a conversation, the site that runs turns, and sockets to it."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 from uuid import uuid4
 
@@ -14,8 +14,16 @@ from tests.webchat.sockets import Socket
 from turns import services
 from turns.running import runtime
 from webchat import broadcast
-from webchat.local_feeds import local_feeds
-from webchat.sliding_window import user_rate_limits
+from webchat.broadcast import layer_state
+from webchat.feed import local_feeds
+from webchat.rate_limits import user_rate_limits
+
+
+@pytest.fixture(autouse=True)
+def _layer_is_there() -> Iterator[None]:
+    """Let no test begin with what another one has done to the layer."""
+    yield
+    layer_state.is_away = False
 
 
 @pytest.fixture

@@ -6,16 +6,21 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from asgiref.testing import ApplicationCommunicator
 from django.contrib.auth.models import Permission, User
+from django.core.asgi import get_asgi_application
 from django.core.files.storage import storages
 from django.test import AsyncClient
 from django.utils import timezone
 
 from governance.db import run_in_db_thread
 from tests import files_to_attach as files
+from tests.support import PATIENCE, eventually
 from turns.attachments import file_storage, rows
+from turns.attachments.threads import uploads
 from turns.models import Attachment, Conversation
 from turns.storage import retention
+from webchat.api import api
 
 Json = dict[str, Any]
 pytestmark = pytest.mark.usefixtures("site")
@@ -221,3 +226,46 @@ async def test_file_is_private_to_the_server(user_client):
     row = await Attachment.objects.aget(pk=UUID(block["attachment_id"]))
     assert row.path.startswith("attachments/")
     assert block.keys() == {"type", "attachment_id", "name", "media_type", "size"}
+
+
+async def test_the_description_names_what_files_and_exports_come_as(user_client, conversation):
+    described = api.get_openapi_schema()["paths"]
+
+    def types_of(path: str) -> set[str]:
+        return set(described[path]["get"]["responses"][200]["content"])
+
+    for content in (files.image(), files.image("GIF"), files.image("WEBP"), files.pdf(), b"text"):
+        _status, block = await attach(user_client, content)
+        file = await user_client.get(f"/api/attachments/{block['attachment_id']}")
+        kind = file["Content-Type"].partition(";")[0]
+        assert kind in types_of("/api/attachments/{attachment_id}")
+    for name in ("json", "markdown"):
+        export = f"/api/conversations/{conversation.id}/export?format={name}"
+        kind = (await user_client.get(export))["Content-Type"].partition(";")[0]
+        assert kind in types_of("/api/conversations/{conversation_id}/export")
+
+
+async def test_a_file_whose_client_has_left_is_read_no_further(user_client, person, storage):
+    session, csrf = user_client.cookies["sessionid"].value, "c" * 32
+    content = files.slow_pdf()
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/api/attachments",
+        "query_string": b"name=file",
+        "headers": [
+            (b"host", b"testserver"),
+            (b"cookie", f"sessionid={session}; csrftoken={csrf}".encode()),
+            (b"x-csrftoken", csrf.encode()),
+            (b"content-type", BARE.encode()),
+            (b"content-length", str(len(content)).encode()),
+            (b"origin", b"http://testserver"),
+        ],
+    }
+    upload = ApplicationCommunicator(get_asgi_application(), scope)
+    await upload.send_input({"type": "http.request", "body": content})
+    await eventually(lambda: uploads.count(person.pk) == 1)
+    await upload.send_input({"type": "http.disconnect"})
+    await upload.wait(timeout=PATIENCE)
+    await eventually(lambda: uploads.count(person.pk) == 0)
+    assert stored(storage) == []

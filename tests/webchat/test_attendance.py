@@ -17,7 +17,7 @@ from tests.webchat.sockets import Socket
 from tests.webchat.staff import make_staff, session_of, signed_in
 from turns import selectors, services
 from turns.models import Conversation, Turn, Viewer
-from turns.presence import disconnects, tracker
+from turns.presence import disconnects, viewers
 from turns.running import runtime
 from turns.services import ConversationSummary
 from webchat import open_sockets
@@ -95,7 +95,7 @@ async def test_the_supervisors_poll_sweeps_by_itself(
     connect: Connect, settings: Any, monkeypatch: pytest.MonkeyPatch
 ):
     settings.TURNS_POLL_INTERVAL = 0.02
-    monkeypatch.setattr(tracker, "SWEEP_INTERVAL", 0.02)
+    monkeypatch.setattr(viewers, "SWEEP_INTERVAL", 0.02)
     await set_policy({"grace_ms": 50})
     page = await connect().open()
     turn_id = await begin(page)
@@ -202,11 +202,11 @@ async def test_a_departure_that_cannot_be_written_is_made_good_by_the_sweep(
     async def lost(_key: str, **_: Any) -> None:
         raise OSError("no database")
 
-    monkeypatch.setattr(tracker, "SWEEP_INTERVAL", 3_600)  # it comes when the test says so
+    monkeypatch.setattr(viewers, "SWEEP_INTERVAL", 3_600)  # it comes when the test says so
     page = await connect().open()
     await begin(page)
     with monkeypatch.context() as patch:
-        patch.setattr(tracker, "_leave", lost)
+        patch.setattr(viewers, "_leave", lost)
         await page.leave()
     assert not await is_unattended(conversation)
     await (await runtime.ensure_started()).presence.sweep()

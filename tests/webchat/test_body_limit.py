@@ -1,4 +1,4 @@
-"""Bodies that are too large or never end are refused before they are read whole, whatever serves them."""
+"""Bodies that are too large or never end are refused: by uvicorn before they are read whole, by Daphne behind a proxy."""
 
 import asyncio
 import json
@@ -22,18 +22,19 @@ from webchat.body_limit import BodyLimit
 LIMIT = 3_000_000
 
 
-@pytest.fixture(params=["serve", "uvicorn"])
-def port(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[int]:
-    """Serve the site by one of the servers."""
+@pytest.fixture
+def site(tmp_path: Any) -> Iterator[Site]:
     site = Site(tmp_path, TURNS_ATTACHMENT_MAX_BYTES=str(LIMIT))
     try:
-        if request.param == "serve":
-            site.start()
-            yield site.port
-        else:
-            yield from _by_uvicorn(site)
+        yield site
     finally:
         site.leave()
+
+
+@pytest.fixture
+def port(site: Site) -> Iterator[int]:
+    """Serve the site by uvicorn."""
+    yield from _by_uvicorn(site)
 
 
 def _by_uvicorn(site: Site) -> Iterator[int]:
@@ -67,7 +68,7 @@ def answer(port: int, head: str, body: bytes = b"") -> tuple[int, Any]:
 
 
 def test_huge_body_is_refused_before_it_is_read_whole(port: int):
-    refusal = {"error": "The body is too large.", "code": "body_too_large"}
+    refusal = {"error": "The request body is too large.", "code": "body_too_large"}
     assert answer(port, f"Content-Length: {LIMIT + 1}") == (413, refusal)
     assert answer(port, f"Content-Length: {10**13}") == (413, refusal)
     size = LIMIT + 1
@@ -75,6 +76,14 @@ def test_huge_body_is_refused_before_it_is_read_whole(port: int):
     assert answer(port, "Transfer-Encoding: chunked", begun) == (413, refusal)
     status, body = answer(port, "Content-Length: 2\r\nConnection: close", b"hi")
     assert (status, body["code"]) == (401, "signed_out")
+
+
+def test_daphne_reads_a_huge_body_and_the_site_refuses_it(site: Site):
+    site.start()
+    size = LIMIT + 1
+    head = f"Content-Length: {size}\r\nConnection: close"
+    refusal = {"error": "The request body is too large.", "code": "body_too_large"}
+    assert answer(site.port, head, b"x" * size) == (413, refusal)
 
 
 async def test_body_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch):
@@ -103,7 +112,7 @@ async def test_body_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch)
             response = await reader.read()
         writer.close()
     top, _blank, content = response.partition(b"\r\n\r\n")
-    refusal = {"error": "The body did not come in time.", "code": "body_timeout"}
+    refusal = {"error": "The request body did not arrive in time.", "code": "body_timeout"}
     assert (int(top.split()[1]), json.loads(content)) == (408, refusal)
     assert b"connection: close" in top.lower()
     assert not state.connections

@@ -1,12 +1,15 @@
 """System checks of what would make the live page deaf, slow or open. Each has an id, a hint and documentation."""
 
 from datetime import timedelta
+from itertools import product
 from typing import Any
 
 import pytest
 from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
 from django.conf import settings as django_settings
+from django.contrib.auth import get_user_model
+from django.contrib.auth.backends import ModelBackend
 from django.core.checks import CheckMessage, run_checks
 from django.db.models.functions import Now
 from django.test import override_settings
@@ -21,7 +24,18 @@ from webchat.routing import SiteOriginValidator, websocket_application
 pytestmark = pytest.mark.django_db  # Django's own checks ask the database what it can do
 
 NUMBERS = [name for name, setting in app_settings.DECLARED.items() if setting.kind in (int, float)]
+MD5 = "django.contrib.auth.hashers.MD5PasswordHasher"
 REDIS = {"BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer"}
+
+
+class EmailBackend(ModelBackend):
+    """A backend as other packages have it: it finds people by their address, and hashes by itself."""
+
+    def authenticate(
+        self, request: Any, username: Any = None, password: Any = None, **_: Any
+    ) -> Any:
+        user = get_user_model().objects.filter(email=username).first()
+        return user if user is not None and user.check_password(password) else None
 
 
 def found(*, deploy: bool = False) -> dict[str | None, CheckMessage]:
@@ -34,13 +48,13 @@ def test_the_site_as_it_ships_has_nothing_to_complain_of():
     assert not found()
 
 
-@pytest.mark.parametrize("name", NUMBERS)
-@pytest.mark.parametrize("wrong", [0, -1, "15", None, True])
-def test_a_number_that_is_not_above_zero_is_an_error(name: str, wrong: Any):
-    with override_settings(**{f"WEBCHAT_{name}": wrong}):
-        message = found()["webchat.E001"]
-    assert message.msg == f"WEBCHAT_{name} is {wrong!r}."
-    assert message.hint
+def test_a_number_that_is_not_above_zero_is_an_error(subtests: pytest.Subtests):
+    for name, wrong in product(NUMBERS, [0, -1, "15", None, True]):
+        with subtests.test(f"{name} = {wrong!r}"):
+            with override_settings(**{f"WEBCHAT_{name}": wrong}):
+                message = found()["webchat.E001"]
+            assert message.msg == f"WEBCHAT_{name} is {wrong!r}."
+            assert message.hint
 
 
 def test_a_misspelled_setting_is_noticed():
@@ -120,13 +134,18 @@ def test_processes_that_do_not_hear_each_other_are_an_error():
     assert complaints() == ["webchat.E005"]
 
 
-def test_deployment_checks_name_the_layer_in_memory_and_a_missing_policy():
-    assert list(found(deploy=True)) == ["webchat.I001"]
-    bare = [name for name in django_settings.MIDDLEWARE if name not in checks.CSP_MIDDLEWARE]
-    with override_settings(MIDDLEWARE=bare):
-        assert "webchat.W002" in found(deploy=True)
-    with override_settings(MIDDLEWARE=bare, WEBCHAT_CSP=None):
-        assert "webchat.W002" not in found(deploy=True)
+def test_deployment_checks_name_the_layer_in_memory_and_a_proxy_that_is_not_named():
+    assert set(found(deploy=True)) == {"webchat.I001", "webchat.I003"}
+    with override_settings(WEBCHAT_TRUSTED_PROXIES=["127.0.0.1"]):
+        assert set(found(deploy=True)) == {"webchat.I001"}
+
+
+@pytest.mark.parametrize("brand", ["Shop", {"name": ""}, {"title": "Shop"}, {"url": 3}])
+def test_a_brand_is_a_name_a_logo_and_a_link(brand: Any):
+    with override_settings(WEBCHAT_BRAND=brand):
+        assert found()["webchat.E024"].hint
+    with override_settings(WEBCHAT_BRAND={"name": "Shop", "logo": "a.svg", "url": "/"}):
+        assert not found()
 
 
 @pytest.mark.parametrize("wrong", ["10.0.0.0/8", None, ["proxy.example.org"], [10], ["10.0.0.1/8"]])
@@ -146,6 +165,37 @@ def test_a_sign_in_that_hashes_whatever_comes_is_told_of():
     ):
         assert "webchat.W005" not in found(deploy=True)
     assert "webchat.W005" not in found(deploy=True)
+
+
+def test_a_backend_of_another_package_may_stay_and_waits_its_turn_in_the_hasher():
+    backends = [
+        "tests.webchat.test_checks.EmailBackend",
+        "django.contrib.auth.backends.ModelBackend",
+    ]
+    with override_settings(AUTHENTICATION_BACKENDS=backends, PASSWORD_HASHERS=[MD5]):
+        hint = str(found(deploy=True)["webchat.W005"].hint)
+    assert "in the place of 'django.contrib.auth.backends.ModelBackend'" in hint
+    assert checks.SIGN_IN_HASHER in hint
+    backends[1] = checks.SIGN_IN_BACKEND
+    with override_settings(AUTHENTICATION_BACKENDS=backends, PASSWORD_HASHERS=[MD5]):
+        assert "webchat.W005" not in found(deploy=True)
+    plain = ["django.contrib.auth.backends.ModelBackend"]
+    bare = [name for name in django_settings.MIDDLEWARE if name != checks.SIGN_IN_MIDDLEWARE]
+    with override_settings(AUTHENTICATION_BACKENDS=plain, PASSWORD_HASHERS=[checks.SIGN_IN_HASHER]):
+        assert "webchat.W005" not in found(deploy=True)
+        with override_settings(MIDDLEWARE=bare):
+            assert "webchat.E007" in found()
+
+
+def test_hints_name_what_every_project_has():
+    memory = {"default": {"BACKEND": checks.MEMORY_LAYER}}
+    with override_settings(CHANNEL_LAYERS=memory, TURNS_DISPATCHER="runners"):
+        hints = " ".join(
+            str(message.hint) for message in run_checks(include_deployment_checks=True)
+        )
+    assert checks.SHARED_LAYER in hints
+    assert "REDIS_URL" not in hints
+    assert "DATABASE_URL" not in hints
 
 
 def test_a_sign_in_without_its_middleware_is_an_error():

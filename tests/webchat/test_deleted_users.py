@@ -14,7 +14,6 @@ from django.db.backends.utils import CursorWrapper
 from django.http import HttpResponseBase
 from django.test import AsyncClient
 
-from tests.turns.statements import ask_by_django
 from tests.webchat.sockets import Closed, Socket
 from turns import services
 
@@ -27,7 +26,6 @@ class Deletion:
     def __init__(self, user: User, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self.is_done = False
         self._user, self._left, self._lock = user, number, threading.Lock()
-        ask_by_django(monkeypatch)
         execute = CursorWrapper._execute
 
         def deleting(cursor: CursorWrapper, *arguments: Any) -> Any:

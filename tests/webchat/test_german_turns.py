@@ -62,12 +62,12 @@ TO_PEOPLE = {
     "title": {"en": "List files", "de": "Dateien auflisten"},
     "stopped": {"en": "Cancelled.", "de": "Abgebrochen."},
     "decided": {
-        "en": "This call does not wait for a decision any more: denied.",
+        "en": "This call is no longer waiting for a decision: denied.",
         "de": "Dieser Aufruf wartet nicht mehr auf eine Entscheidung: abgelehnt.",
     },
     "step_limit": {
-        "en": "The turn was ended after 1 step, its limit.",
-        "de": "Die Runde wurde nach 1 Schritt beendet, ihrem Limit.",
+        "en": "The task stopped at its limit of 1 step.",
+        "de": "Die Aufgabe endete an ihrem Limit von 1 Schritt.",
     },
 }
 

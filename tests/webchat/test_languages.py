@@ -16,11 +16,11 @@ from webchat.translation import language_of
 pytestmark = pytest.mark.usefixtures("site")
 
 STEP_LIMIT = {
-    "en": "The turn was ended after 1 step, its limit.",
-    "de": "Die Runde wurde nach 1 Schritt beendet, ihrem Limit.",
+    "en": "The task stopped at its limit of 1 step.",
+    "de": "Die Aufgabe endete an ihrem Limit von 1 Schritt.",
 }
 ENDINGS = {
-    "en": (f"*Turn: failed: {STEP_LIMIT['en']}*", "*Turn: cancelled: a person*", "` · cancelled\n"),
+    "en": (f"*Task: failed: {STEP_LIMIT['en']}*", "*Task: cancelled: a person*", "` · cancelled\n"),
     "de": (f": fehlgeschlagen: {STEP_LIMIT['de']}*", ": abgebrochen: ", "` · abgebrochen\n"),
 }
 CANCELLED = {"en": "Cancelled.", "de": "Abgebrochen."}

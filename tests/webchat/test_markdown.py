@@ -3,13 +3,14 @@
 import re
 import time
 from html import unescape
+from itertools import product
 from urllib.parse import quote
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from webchat import markdown, markdown_rules, syntax_highlighting
+from webchat import markdown, syntax_highlighting
 from webchat.markdown import render_markdown
 
 
@@ -91,11 +92,6 @@ def test_an_image_is_its_text_and_its_address_and_is_never_loaded():
     assert "src" not in html
 
 
-@given(st.from_regex(markdown._PLAIN, fullmatch=True))
-def test_a_line_without_marks_is_the_paragraph_that_the_parser_makes_of_it(text: str):
-    assert render_markdown(text) == markdown_rules.render(text)
-
-
 def test_tasks_have_boxes():
     html = render_markdown("- [ ] one\n- [x] two")
     assert "☐ one" in html
@@ -133,47 +129,49 @@ def test_no_word_of_a_long_text_is_lost_or_said_twice(lines: list[str]):
         assert sum(piece.count(letter) for piece in pieces) == text.count(letter)
 
 
-@pytest.mark.parametrize("language", sorted(syntax_highlighting._PATTERNS))
-@pytest.mark.parametrize(
-    "piece",
-    [
-        "a",
-        "a ",
-        " ",
-        "\n",
-        "\\",
-        '\\"',
-        "'",
-        "`",
-        "//\\\n",
-        "/*",
-        "*/",
-        "<",
-        "<!--",
-        "-",
-        "@",
-        "$",
-        "#",
-        "[",
-        "a.",
-        "a:",
-        "1",
-        " '",
-        "=/",
-        "=/[",
-        "[a](",
-        "![",
-        "**",
-        "&a",
-        "#a",
-        "\nmatch ",
-    ],
+PIECES = (
+    "a",
+    "a ",
+    " ",
+    "\n",
+    "\\",
+    '\\"',
+    "'",
+    "`",
+    "//\\\n",
+    "/*",
+    "*/",
+    "<",
+    "<!--",
+    "-",
+    "@",
+    "$",
+    "#",
+    "[",
+    "a.",
+    "a:",
+    "1",
+    " '",
+    "=/",
+    "=/[",
+    "[a](",
+    "![",
+    "**",
+    "&a",
+    "#a",
+    "\nmatch ",
 )
-def test_no_code_keeps_a_thread_busy_for_long(language: str, piece: str):
-    code = "a " + piece * (2 * markdown.BLOCK // len(piece)) + "!"
-    begun = time.thread_time()
-    syntax_highlighting.highlight(code, language)
-    assert time.thread_time() - begun < 1.0
+
+
+def test_no_code_keeps_a_thread_busy_for_long():
+    slow = {}
+    for language, piece in product(sorted(syntax_highlighting._PATTERNS), PIECES):
+        code = "a " + piece * (2 * markdown.BLOCK // len(piece)) + "!"
+        begun = time.thread_time()
+        syntax_highlighting.highlight(code, language)
+        if (seconds := time.thread_time() - begun) >= 1.0:
+            slow[language, piece] = seconds
+    assert slow == {}
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from webchat import markdown_blocks
+from webchat import live_blocks
+from webchat.live_blocks import GrowingText, finished_length
 from webchat.markdown import render_markdown
-from webchat.markdown_blocks import GrowingText, finished_length
 
 # What blocks begin, end and hide in each other with.
 LINES = """
@@ -128,7 +128,7 @@ def searches(text: str, *, size: int) -> tuple[int, int]:
 )
 def test_a_block_without_end_is_left_to_the_message(block: str):
     looked_at, rest = searches(block * (60_000 // len(block)), size=20)
-    assert looked_at <= 6 * markdown_blocks.MAX_BLOCK
+    assert looked_at <= 6 * live_blocks.MAX_BLOCK
     assert rest > 50_000
 
 
@@ -142,7 +142,7 @@ def test_code_without_end_is_not_looked_at_before_it_ends():
 
 def test_a_hundred_thousand_blocks_are_looked_at_about_once_and_not_all():
     looked_at, rest = searches("a\n\n" * 100_000, size=50)
-    assert looked_at < 2 * markdown_blocks.MAX_TEXT
+    assert looked_at < 2 * live_blocks.MAX_TEXT
     assert rest >= 100_000
 
 

@@ -25,7 +25,6 @@ from tests.webchat.sockets import Socket
 from tests.webchat.staff import make_staff
 from turns.processes import process_registry
 from turns.running import metrics as numbers
-from turns.running import site_metrics
 from turns.running.metrics import MAX_TOOL_NAMES, ToolNames
 from webchat import api_tokens, metrics
 from webchat.send_queue import SendQueue
@@ -46,8 +45,7 @@ FUNCTIONS = {
     "clamp_min",
 }
 DECLARED = "".join(
-    Path(f"{name}.py").read_text()
-    for name in ("turns/running/metrics", "turns/running/site_metrics", "webchat/socket_metrics")
+    Path(f"{name}.py").read_text() for name in ("turns/running/metrics", "webchat/socket_metrics")
 )
 
 
@@ -124,8 +122,8 @@ async def test_turns_calls_cancels_and_sockets_are_counted(connect: Connect, wat
         (("turnkeeper_turns_total", "cancelled"), 1),
         (("turnkeeper_tool_calls_total", "succeeded", "wait"), 1),
         (("turnkeeper_tool_calls_total", "cancelled", "wait"), 1),
-        (("turnkeeper_tool_duration_seconds_count", "succeeded", "wait"), 1),
-        (("turnkeeper_tool_duration_seconds_count", "cancelled", "wait"), 1),
+        (("turnkeeper_tool_duration_seconds_count", "policy", "succeeded", "wait"), 1),
+        (("turnkeeper_tool_duration_seconds_count", "cancelled", "policy", "wait"), 1),
         (("turnkeeper_cancel_duration_seconds_count", "button", "turn"), 1),
     ):
         assert after[key] == before.get(key, 0) + more, key
@@ -173,8 +171,8 @@ def test_a_scrape_asks_the_database_little_however_long_its_history_is(person: U
     for status in ("completed", "failed", "running", "queued"):
         factory.turn(status)
     with CaptureQueriesContext(connection) as queries:
-        site_metrics.read.__wrapped__()
-    assert len(queries) <= 5
+        numbers.read_site.__wrapped__()
+    assert len(queries) <= 6
     assert not any("completed" in query["sql"] for query in queries)
 
 
@@ -249,21 +247,44 @@ async def test_repairs_errors_tokens_and_work_that_may_go_on_are_counted(watcher
     before = await scrape(watcher, "process")
     repair = {"tool_id": "t", "kind": "added_result", "cause": "CRASH"}
     end = {"status": "failed", "duration_ms": 1, "error_code": "token_limit"}
-    call = {"tool_name": "wait", "status": "abandoned", "duration_ms": 5}
+    call = {
+        "tool_name": "wait",
+        "status": "abandoned",
+        "duration_ms": 5,
+        "error_type": "timeout",
+        "timeout_source": "tool",
+        "limit_reached": "total",
+    }
+    hint = call | {"status": "timed_out", "timeout_source": "hint", "duration_ms": 700}
+    idle = hint | {"limit_reached": "idle"}
+    turn = hint | {"status": "cancelled", "error_type": "cancelled", "limit_reached": "turn"}
+    never_ran = turn | {"status": "not_started", "duration_ms": 0}
     for event in (
         {"type": "history_repaired", "repairs": [repair, repair]},
         {"type": "turn_end", "usage": {"input_tokens": 7, "output_tokens": 2}, **end},
         {"type": "tool_result", "disposition": "indeterminate", **call},
+        *(
+            {"type": "tool_result", "disposition": "settled", **ended}
+            for ended in (hint, hint, idle, turn)
+        ),
+        {"type": "tool_result", "disposition": "not_started", **never_ran},
+        {"type": "error", "code": "fallback"},
+        {"type": "error", "code": "retrying"},
         {"type": "text_delta", "text": "counted by nobody"},
     ):
         await sink.publish(uuid4(), event)
     after = await scrape(watcher, "process")
     for key, more in (
         (("turnkeeper_history_repairs_total", "CRASH"), 2),
+        (("turnkeeper_model_fallbacks_total",), 1),
         (("turnkeeper_turn_errors_total", "token_limit"), 1),
         (("turnkeeper_model_tokens_total", "input"), 7),
         (("turnkeeper_model_tokens_total", "output"), 2),
         (("turnkeeper_tool_calls_indeterminate_total", "wait"), 1),
+        (("turnkeeper_tool_timeouts_total", "total", "wait"), 1),  # a plain function
+        (("turnkeeper_tool_timeouts_total", "hint", "wait"), 2),
+        (("turnkeeper_tool_timeouts_total", "idle", "wait"), 1),
+        (("turnkeeper_tool_timeouts_total", "turn", "wait"), 1),
     ):
         assert after[key] == before.get(key, 0) + more, key
 

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.db import DataError
+from django.db.backends.utils import CursorWrapper
 from django.test import AsyncClient
 
 from webchat.api import api
@@ -58,11 +60,28 @@ def odd_client(user_client) -> AsyncClient:
 
 
 @pytest.fixture
-def known(conversation) -> dict[str, str]:
+async def known(conversation, user_client) -> dict[str, str]:
     """Ids for a path that lead somewhere, as far as one is there."""
     some_id = str(conversation.id)
-    names = ("turn_id", "tool_id", "attachment_id", "conversation_id", "id")
-    return dict.fromkeys(names, some_id)
+    names = ("tool_id", "attachment_id", "conversation_id", "id")
+    address = f"/api/conversations/{some_id}/messages"
+    body = {"client_id": "known", "text": "say hi"}
+    said = await user_client.post(address, data=body, content_type="application/json")
+    return {**dict.fromkeys(names, some_id), "turn_id": said.json()["turn_id"]}
+
+
+@pytest.fixture(autouse=True)
+def _as_strict_as_postgresql(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refuse the character NUL in a text, whatever the database."""
+    execute = CursorWrapper._execute
+
+    def execute_strictly(cursor: Any, sql: str, params: Any = None, *more: Any) -> Any:
+        values = params.values() if isinstance(params, dict) else params or ()
+        if any(isinstance(value, str) and "\0" in value for value in values):
+            raise DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes")
+        return execute(cursor, sql, params, *more)
+
+    monkeypatch.setattr(CursorWrapper, "_execute", execute_strictly)
 
 
 @pytest.mark.parametrize(
@@ -74,13 +93,15 @@ async def test_no_endpoint_stumbles_over_what_it_is_sent(
     odd_client, known, method, path, operation
 ):
     sent: list[tuple[str, str | None]] = []
+    usual = {"text": "hello", "client_id": "c1", "decision": "deny", "timeout_ms": 1_000}
+    taken = {name: value for name, value in usual.items() if name in fields_of(operation)}
+    whole = json.dumps(taken) if "requestBody" in operation else None
     parameters = operation.get("parameters", [])
     for name, where in ((each["name"], each["in"]) for each in parameters):
         if where == "path":
-            sent += [(filled(path, {name: odd} | known | {name: odd}), None) for odd in IN_PATH]
+            sent += [(filled(path, {name: odd} | known | {name: odd}), whole) for odd in IN_PATH]
         else:
             sent += [(f"{filled(path, known)}?{name}={odd}", None) for odd in IN_QUERY]
-    usual = {"text": "hello", "client_id": "c1", "decision": "deny"}
     for name in sorted(fields_of(operation)):
         sent += [(filled(path, known), json.dumps({**usual, name: odd})) for odd in IN_BODY]
     if "requestBody" in operation:

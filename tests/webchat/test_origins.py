@@ -21,7 +21,7 @@ from websockets.exceptions import InvalidStatus
 
 from tests.e2e.site import Site
 from tests.support import LONG_PATIENCE, PATIENCE
-from webchat.origins import SiteOriginValidator
+from webchat.routing import SiteOriginValidator
 
 FORWARDED = ("HTTP_X_FORWARDED_PROTO", "https")
 
@@ -88,8 +88,10 @@ async def test_a_page_of_this_site_may_open_a_socket(origin: str, host: str):
         ("http://127.0.0.1:8000", "chat.example.org"),
         ("http://evil.example", "evil.example"),  # no name of this site
         ("http://trusted.example.org", "chat.example.org"),
+        ("http://trusted.example.org:443", "chat.example.org"),
         ("https://trusted.example.org:8443", "chat.example.org"),
         ("https://a.wide.example.org", "chat.example.org"),
+        ("http://a.wide.example.org:8443", "chat.example.org"),
         ("https://evil-wide.example.org:8443", "chat.example.org"),
         ("http://chat.example.org@evil.example", "chat.example.org"),
         ("ftp://chat.example.org", "chat.example.org"),

@@ -18,9 +18,7 @@ from turns.models import Conversation
 from turns.selectors.conversation_status import ConversationStatus, Overview, StatusMark
 from turns.services import ConversationSummary
 from webchat import api_schemas, log_poller
-from webchat.feed import encode_frame
-from webchat.log_poller import LogPoller
-from webchat.overview_tracker import EncodedOverview, OverviewTracker
+from webchat.log_poller import LogPoller, OverviewTracker
 from webchat.protocol import server_frames
 
 Connect = Callable[..., Socket]
@@ -166,58 +164,54 @@ def tracker_of(place: UUID) -> OverviewTracker:
     return OverviewTracker(user_id=1, conversation_id=place)
 
 
-def test_what_is_encoded_for_all_sockets_is_the_frame_of_each():
+def test_a_client_hears_of_all_conversations_but_its_own():
     mark = StatusMark(
         ConversationStatus.ASKING, asked_in=(PLACES[0],), tools_running=2, is_queued=True
     )
     seen = three_at_work(b=mark)
-    seen.latest[1] = Conversation(pk=PLACES[2], title='[] "Grüße"')
+    seen.latest[1] = Conversation(pk=PLACES[2], title="Grüße")
     seen.edited[1] = datetime(2026, 1, 2, tzinfo=UTC)
-    told = EncodedOverview(seen)
 
-    frame = tracker_of(PLACES[0]).changes(told)
+    frame = tracker_of(PLACES[0]).changes(seen)
 
-    assert frame == encode_frame(
-        server_frames.Overview(
-            conversations=[
-                {
-                    "conversation_id": str(PLACES[1]),
-                    "standing": "asking",
-                    "asked_in": [str(PLACES[0])],
-                    "tools_running": 2,
-                    "is_queued": True,
-                },
-                {
-                    "conversation_id": str(PLACES[2]),
-                    "standing": "working",
-                    "asked_in": [],
-                    "tools_running": 0,
-                    "is_queued": False,
-                },
-            ],
-            questions=[],
-            latest={"conversation_id": str(PLACES[2]), "title": '[] "Grüße"'},
-            edited_at="2026-01-02T00:00:00+00:00",
-        )
+    assert frame == server_frames.Overview(
+        conversations=[
+            {
+                "conversation_id": str(PLACES[1]),
+                "standing": "asking",
+                "asked_in": [str(PLACES[0])],
+                "tools_running": 2,
+                "is_queued": True,
+            },
+            {
+                "conversation_id": str(PLACES[2]),
+                "standing": "working",
+                "asked_in": [],
+                "tools_running": 0,
+                "is_queued": False,
+            },
+        ],
+        questions=[],
+        latest={"conversation_id": str(PLACES[2]), "title": "Grüße"},
+        edited_at="2026-01-02T00:00:00+00:00",
     )
-    assert told.entries_of(1) is told.entries_of(1)  # encoded once
 
 
 def test_only_what_is_new_to_a_client_is_sent():
     tracker = tracker_of(PLACES[0])
     asking = StatusMark(ConversationStatus.ASKING)
-    assert tracker.changes(EncodedOverview(three_at_work())) is not None
-    assert tracker.changes(EncodedOverview(three_at_work())) is None
-    assert tracker.changes(EncodedOverview(three_at_work(a=asking))) is None  # its own one
-    assert tracker.changes(EncodedOverview(three_at_work(b=asking))) is not None
-    assert tracker.changes(EncodedOverview(Overview())) is not None
-    assert tracker.changes(EncodedOverview(Overview())) is None
+    assert tracker.changes(three_at_work()) is not None
+    assert tracker.changes(three_at_work()) is None
+    assert tracker.changes(three_at_work(a=asking)) is None  # its own one
+    assert tracker.changes(three_at_work(b=asking)) is not None
+    assert tracker.changes(Overview()) is not None
+    assert tracker.changes(Overview()) is None
 
 
 def test_a_new_client_is_told_that_nothing_goes_on_elsewhere():
     tracker = tracker_of(PLACES[0])
-    assert tracker.changes(EncodedOverview(Overview())) is not None
-    assert tracker.changes(EncodedOverview(Overview())) is None
+    assert tracker.changes(Overview()) is not None
+    assert tracker.changes(Overview()) is None
 
 
 class Tab:
@@ -229,7 +223,7 @@ class Tab:
     async def catch_up_to(self, last_seq: int) -> None:
         pass
 
-    def update_overview(self, overview: EncodedOverview) -> None:
+    def update_overview(self, overview: Overview) -> None:
         self._told()
 
 
@@ -250,26 +244,23 @@ async def test_a_poll_lets_others_in_between_two_sockets(person: User):
     assert told[:6] == ["overview", "text"] * 3
 
 
-async def test_an_event_of_any_loop_starts_a_poll_and_one_of_the_sockets_loop_takes_no_detour(
+async def test_an_event_of_any_loop_starts_a_poll(
     person: User, settings: Any, monkeypatch: pytest.MonkeyPatch
 ):
     settings.WEBCHAT_LOG_CHECK_INTERVAL = 3600.0
     monkeypatch.setattr(log_poller, "MIN_INTERVAL", 0.0)
-    told, poller, loop = asyncio.Event(), LogPoller(), asyncio.get_running_loop()
+    told, poller = asyncio.Event(), LogPoller()
     tab = Tab(PLACES[0], user_id=person.pk, told=told.set)
 
     async def publish() -> None:
         await poller.publish(PLACES[0], {"type": "turn_end"})
 
-    async def is_told() -> None:  # the loop sleeps meanwhile, unless it is woken
+    async def is_told() -> None:
         await asyncio.wait_for(told.wait(), PATIENCE)
         told.clear()
 
     poller.subscribe(tab)
     await is_told()
-    with monkeypatch.context() as here:
-        here.setattr(loop, "call_soon_threadsafe", None)
-        await publish()
-    await is_told()
+    await asyncio.gather(is_told(), publish())
     await asyncio.gather(is_told(), asyncio.to_thread(asyncio.run, publish()))
     await poller.unsubscribe(tab)

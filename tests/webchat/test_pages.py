@@ -249,6 +249,7 @@ async def test_all_conversations_are_read_page_by_page_also_those_that_a_search_
         assert seen == wanted
 
 
+@pytest.mark.usefixtures("whole_hour")
 async def test_conversations_stand_below_the_day_of_their_last_word(
     user_client: AsyncClient, person: User
 ) -> None:
@@ -271,7 +272,7 @@ async def test_the_list_beside_the_chat_is_empty_at_first_and_finds_nothing_when
     assert '<p class="list-nothing">Nothing here yet</p>' in at_first
     recent = reverse("webchat:recent_conversations", kwargs={"conversation_id": uuid4()})
     searched = (await user_client.get(recent, {"search": "tea"})).content.decode()
-    assert '<p class="list-nothing">No conversation has this title.</p>' in searched
+    assert '<p class="list-nothing">No conversation matches.</p>' in searched
 
 
 async def test_the_list_beside_the_chat_marks_its_conversation_and_outlives_it(
@@ -459,6 +460,7 @@ async def test_a_strict_policy_is_sent_with_every_answer(user_client: AsyncClien
     for path in ("/", "/c/nowhere/", reverse("webchat:login")):
         policy = (await user_client.get(path))["Content-Security-Policy"]
         directives = dict(part.strip().split(" ", 1) for part in policy.split(";"))
+        assert re.fullmatch(r"'self' 'nonce-[\w-]{20,}'", directives.pop("script-src"))
         assert directives == {
             "default-src": "'self'",
             "img-src": "'self' data:",

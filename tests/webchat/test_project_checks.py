@@ -1,16 +1,26 @@
 """Checks of the project around the chat: what it has not named, serves nowhere, or does not answer is said."""
 
+import re
 import sys
 from typing import Any
 
 import pytest
 from django.conf import settings as django_settings
+from django.contrib.staticfiles.storage import ManifestStaticFilesStorage
 from django.core.checks import CheckMessage, run_checks
 from django.core.management import CommandError, call_command
 from django.test import override_settings
 from django.urls import path, reverse_lazy
 
-from webchat.project_checks import STYLE
+from webchat import checks as webchat_checks
+from webchat.checks import STYLE
+
+
+class FollowsImports(ManifestStaticFilesStorage):
+    """Django's own remedy for modules that import modules."""
+
+    support_js_module_import_aggregation = True
+    max_post_process_passes = 20  # one for each level of imports
 
 
 def found() -> dict[str | None, CheckMessage]:
@@ -71,6 +81,35 @@ def test_where_nothing_serves_scripts_and_styles_it_is_said_with_what_to_do(tmp_
         collected.parent.mkdir(parents=True)
         collected.touch()
         assert not found()
+
+
+@override_settings(WHITENOISE_USE_FINDERS=False, DEBUG=False)
+def test_hashed_names_alone_will_do_if_the_policy_lets_the_page_have_its_import_map(tmp_path):
+    hashed = "whitenoise.storage.CompressedManifestStaticFilesStorage"
+    storages = {**django_settings.STORAGES, "staticfiles": {"BACKEND": hashed}}
+    with override_settings(
+        STORAGES=storages, STATIC_ROOT=tmp_path, WHITENOISE_KEEP_ONLY_HASHED_FILES=True
+    ):
+        assert str(tmp_path) in str(found()["webchat.W020"].hint)
+        call_command("collectstatic", interactive=False, verbosity=0)
+        assert not (tmp_path / STYLE).exists()
+        assert not found()
+        with override_settings(WEBCHAT_CSP="default-src 'self'"):
+            assert "{nonce}" in str(found()["webchat.W007"].hint)
+        for policy in ("script-src 'self' 'unsafe-inline'", "script-src 'self' {nonce}", None):
+            with override_settings(WEBCHAT_CSP=policy):
+                assert not found()
+
+
+def test_djangos_storage_that_follows_imports_finds_no_circle_in_our_scripts(tmp_path):
+    storage = {"BACKEND": f"{__name__}.FollowsImports"}
+    storages = {**django_settings.STORAGES, "staticfiles": storage}
+    with override_settings(STORAGES=storages, STATIC_ROOT=tmp_path, DEBUG=False):
+        call_command("collectstatic", interactive=False, verbosity=0)
+    [chat] = tmp_path.glob("webchat/js/chat.????????????.js")
+    imported = re.findall(r'^import .* from "(.+)";$', chat.read_text("utf-8"), re.MULTILINE)
+    assert imported
+    assert all(re.search(r"\.[0-9a-f]{12}\.js$", name) for name in imported)
 
 
 @pytest.mark.parametrize(
@@ -134,4 +173,5 @@ def test_djangos_own_runserver_says_that_it_knows_no_websockets(
     monkeypatch: pytest.MonkeyPatch, command: str, is_said: bool
 ):
     monkeypatch.setattr(sys, "argv", ["manage.py", command])
+    monkeypatch.setattr(webchat_checks, "get_commands", lambda: {"runserver": "django.core"})
     assert ("webchat.W023" in found()) == is_said

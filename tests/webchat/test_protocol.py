@@ -9,19 +9,19 @@ import pytest
 from webchat.api import api
 from webchat.exceptions import ProtocolError
 from webchat.operations import CancelTool, CancelTurn, SetDeadline
-from webchat.protocol import javascript_types, schema_docs
+from webchat.protocol import generators
 from webchat.protocol.client_frames import (
     Hello,
     Message,
     client_frames,
     parse,
 )
-from webchat.protocol.json_schema import objects_of, type_of
+from webchat.protocol.generators import objects_of, type_of
 from webchat.protocol.server_frames import ANSWERS, event_frames
 from webchat.validation_messages import validation_message
 
 ROOT = Path(__file__).parents[2]
-DOCS = ROOT / schema_docs.PAGE
+DOCS = ROOT / generators.PAGE
 KIB_64 = 65_536
 
 
@@ -133,15 +133,15 @@ def test_an_unknown_kind_of_problem_still_has_words():
 
 def test_the_docs_have_todays_schemas():
     page = DOCS.read_text("utf-8")
-    assert schema_docs.refresh(page) == page, "run: python -m webchat.protocol"
+    assert generators.refresh_docs(page) == page, "run: python -m webchat.protocol"
     documented = set(re.findall(r"^#### `(\w+)`$", page, flags=re.MULTILINE))
     frames = (*client_frames(), *ANSWERS, *event_frames())
     assert documented == {type_of(frame) for frame in frames} | set(objects_of(frames))
 
 
 def test_the_page_has_todays_constants_and_types():
-    script = (ROOT / javascript_types.SCRIPT).read_text("utf-8")
-    assert javascript_types.render() == script, "run: python -m webchat.protocol"
+    script = (ROOT / generators.SCRIPT).read_text("utf-8")
+    assert generators.script() == script, "run: python -m webchat.protocol"
     for frame in (*client_frames(), *ANSWERS, *event_frames()):
         assert f'type: "{type_of(frame)}"' in script
 
@@ -182,7 +182,7 @@ def test_the_docs_list_every_code_of_an_error():
     source += (DOCS.parents[1] / "turns" / "exceptions.py").read_text("utf-8")
     codes = set(
         re.findall(
-            r'(?:error\(\d+|Refused\(\s*\d+|ProtocolError\(|not_understood\(|UnsupportedMediaType\(|CsrfFailed\(|SignedOut\(|signed_out\(),?\s*"(\w+)"',
+            r'(?:error\(\d+|Refused\(\s*\d+|ProtocolError\(|not_understood\(|SignedOut\(|signed_out\(),?\s*"(\w+)"',
             source,
         )
     )

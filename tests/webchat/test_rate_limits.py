@@ -11,7 +11,7 @@ from django.test import AsyncClient
 
 from tests.webchat.sockets import Socket
 from turns.services import ConversationSummary
-from webchat.sliding_window import UserRateLimits
+from webchat.rate_limits import UserRateLimits
 
 pytestmark = pytest.mark.usefixtures("site")
 
@@ -63,7 +63,9 @@ async def test_messages_by_socket_and_by_http_count_together_and_the_answer_name
     settings.TURNS_MAX_MESSAGES_PER_MINUTE = 2
     socket = await connect().open()
     path = f"/api/conversations/{conversation.id}/messages"
-    assert (await post(user_client, path, {"text": "help"}))[0] == 202
+    known = {"text": "help", "client_id": "known"}
+    accepted = await post(user_client, path, known)
+    assert accepted[0] == 202
     await socket.send(type="message", client_id="a", text="help")
     await socket.read("message_result")
     await socket.send(type="message", client_id="b", text="help")
@@ -72,6 +74,7 @@ async def test_messages_by_socket_and_by_http_count_together_and_the_answer_name
     await socket.ping()
     status, body = await post(user_client, path, {"text": "help"})
     assert (status, body["code"]) == (429, "too_many_messages")
+    assert await post(user_client, path, known) == accepted  # the same message, so no further one
 
 
 async def test_a_user_has_so_many_sockets_at_most_and_the_one_too_many_is_told_why(
@@ -85,7 +88,7 @@ async def test_a_user_has_so_many_sockets_at_most_and_the_one_too_many_is_told_w
     assert await third.connect()
     error = await third.read("error")
     assert error["code"] == "too_many_sockets"
-    assert "Close a page" in error["message"]
+    assert "Close one of their pages" in error["message"]
     assert await third.close_code() == 4429
     client = AsyncClient()
     await client.aforce_login(stranger)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Group, Permission, User
 from django.contrib.sessions.models import Session
+from django.db.backends.utils import CursorWrapper
 from django.test import AsyncClient
 from django.urls import reverse
 
@@ -16,11 +17,10 @@ from tests.webchat.sockets import Frame, Socket
 from tests.webchat.staff import make_staff, session_of, signed_in
 from turns.models import Turn
 from turns.services import ConversationSummary
-from turns.storage import access
 from webchat import api_tokens
 from webchat.models import ApiToken
 from webchat.protocol.client_frames import client_frames
-from webchat.protocol.json_schema import schema_of, type_of
+from webchat.protocol.generators import schema_of, type_of
 
 pytestmark = pytest.mark.usefixtures("site")
 
@@ -161,14 +161,15 @@ async def test_a_user_who_goes_while_the_rights_are_checked_is_told_so(
     connect: Connect, person: User, monkeypatch: pytest.MonkeyPatch
 ):
     socket = await connect().open()
-    loop, read = asyncio.get_running_loop(), access.CONVERSATION.first
+    loop, execute = asyncio.get_running_loop(), CursorWrapper._execute
 
-    def read_after_the_deletion(**values: Any) -> Any:
-        monkeypatch.setattr(access.CONVERSATION, "first", read)
-        asyncio.run_coroutine_threadsafe(delete(person), loop).result(PATIENCE)
-        return read(**values)
+    def execute_after_the_deletion(cursor: CursorWrapper, sql: str, *arguments: Any) -> Any:
+        if "is_owner_active" in sql:  # who may see the conversation is read
+            monkeypatch.setattr(CursorWrapper, "_execute", execute)
+            asyncio.run_coroutine_threadsafe(delete(person), loop).result(PATIENCE)
+        return execute(cursor, sql, *arguments)
 
-    monkeypatch.setattr(access.CONVERSATION, "first", read_after_the_deletion)
+    monkeypatch.setattr(CursorWrapper, "_execute", execute_after_the_deletion)
     await socket.send(type="ping")
     assert await socket.close_code() == 4401
 

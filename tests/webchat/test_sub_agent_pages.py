@@ -30,14 +30,14 @@ async def test_the_page_of_a_sub_agent_leads_to_whom_it_works_for(family, page_o
     html = await page_of(below.id)
     assert f'href="/c/{above.id}/"' in html
     assert "Holes &lt;b&gt;and&lt;/b&gt; gold" in html
-    assert "digger works here for another agent." in html
+    assert "digger is working here for another agent." in html
     assert 'id="composer" hidden' in html
 
 
 async def test_the_page_of_a_person_has_no_such_thing(family, page_of):
     above, _ = family
     html = await page_of(above.id)
-    assert "works here for another agent" not in html
+    assert "is working here for another agent" not in html
     assert 'id="composer" hidden' not in html
 
 

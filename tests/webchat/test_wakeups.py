@@ -10,7 +10,7 @@ from channels.layers import InMemoryChannelLayer, get_channel_layer
 
 from tests.support import PATIENCE, eventually
 from turns.processes import wakeups
-from webchat.wakeups import ChannelLayerWakeups, process_group
+from webchat.broadcast import ChannelLayerWakeups, process_group
 
 
 def has_members(process_id: UUID) -> bool:
@@ -70,7 +70,7 @@ async def test_a_layer_that_is_away_is_listened_to_again(monkeypatch: Any):
 
 async def test_a_membership_is_renewed(monkeypatch: Any):
     monkeypatch.setattr(wakeups, "LISTEN_PAUSE", 0.01)
-    monkeypatch.setattr("webchat.wakeups.MAX_LISTEN_TIME", 0.01)
+    monkeypatch.setattr("webchat.broadcast.MAX_LISTEN_TIME", 0.01)
     added: list[str] = []
     add = InMemoryChannelLayer.group_add
 

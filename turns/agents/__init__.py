@@ -1,1 +1,1 @@
-"""Who answers in a conversation: agents, their edits, and the tools that they are offered."""
+"""The agents that answer in conversations: lookup, edits, and the tools offered to each."""

@@ -1,1 +1,1 @@
-"""Attachments: files of people, from the upload to the request to a chat model."""
+"""Attachments: people's files, from the upload to the request to a chat model."""

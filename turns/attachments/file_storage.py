@@ -1,4 +1,4 @@
-"""The files themselves, in the storage that the settings name, under random names. Each function blocks."""
+"""The files in the configured storage, under random names. All functions block."""
 
 from uuid import uuid4
 
@@ -11,33 +11,35 @@ from turns.exceptions import AttachmentRejected
 
 
 def is_configured() -> bool:
-    """Return whether anything can be attached here."""
+    """Return whether this site accepts attachments."""
     return bool(app_settings.ATTACHMENT_STORAGE)
 
 
 def storage() -> Storage:
-    """Return the storage. Raise `AttachmentRejected` where the settings name none."""
+    """Return the storage. Raise `AttachmentRejected` if none is configured."""
     if not is_configured():
-        raise AttachmentRejected(_("Nothing can be attached on this site."))
+        raise AttachmentRejected(_("This site does not accept attachments."))
     return storages[app_settings.ATTACHMENT_STORAGE]
 
 
 def new_path() -> str:
-    """Return a name that nobody can guess and that says nothing about the file."""
+    """Return an unguessable name that reveals nothing about the file."""
     name = uuid4().hex
     return f"attachments/{name[:2]}/{name}"
 
 
 def write(path: str, content: bytes) -> None:
-    """Store a file. A storage that would take another name for it has one of that name, which is never so."""
-    kept = storage().save(path, ContentFile(content))
-    if kept != path:
-        storage().delete(kept)
+    """Store a file under exactly this path. Raise `FileExistsError` if the storage chose another path because
+    this one is taken.
+    """
+    stored_path = storage().save(path, ContentFile(content))
+    if stored_path != path:
+        storage().delete(stored_path)
         raise FileExistsError(path)
 
 
 def read(path: str) -> bytes:
-    """Return a file. Raise `OSError` if it is not there."""
+    """Return a file. Raise `OSError` if it does not exist."""
     with storage().open(path) as file:
         content: bytes = file.read()
         return content

@@ -1,8 +1,7 @@
-"""A program that reads one hostile file under limits, in a process of its own.
+"""A separate program that reads one untrusted file under resource limits.
 
-It gets the file on its standard input, and what to do as JSON in its argument. It writes its answer to its
-standard output: a line of JSON, then bytes.
-It imports nothing of this project.
+It gets the file on standard input and the task as JSON in its argument. It writes a line of JSON and then bytes to
+standard output. It imports nothing from this project.
 """
 
 import io
@@ -12,19 +11,19 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-LONGEST_SIDE = 2_000  # pixels: Anthropic refuses more than 20 images if one is larger
-MOST_BYTES = 3_500_000  # of an image: providers take 5 MB, as base64
+LONGEST_SIDE = 2_000  # pixels; Anthropic rejects requests with more than 20 images if one is larger
+MOST_BYTES = 3_500_000  # of an image; providers accept 5 MB of base64
 MOST_PAGES = 1_000
 QUALITY = 85
 FORMATS = {"PNG": "image/png", "JPEG": "image/jpeg", "WEBP": "image/webp"}
 
 
 class Refused(Exception):
-    """The file cannot be taken; the text is a code."""
+    """The file is rejected; the text of the exception is a code for the reason."""
 
 
 def limit(*, seconds: int, memory: int) -> None:
-    """Bound this process before it looks at the file."""
+    """Limit this process before it opens the file."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
@@ -32,24 +31,24 @@ def limit(*, seconds: int, memory: int) -> None:
 
 
 def read_image(content: bytes, *, max_pixels: int) -> tuple[dict[str, Any], bytes]:
-    """Return the image redrawn: nothing that stood beside the pixels is left, such as where it was taken."""
+    """Return the re-encoded image without metadata, such as the place where it was taken."""
     from PIL import Image, ImageOps  # noqa: PLC0415 - under the limits
 
-    Image.MAX_IMAGE_PIXELS = None  # the limit is asked below, before a pixel is read
+    Image.MAX_IMAGE_PIXELS = None  # the limit is checked below, before decoding
     with Image.open(io.BytesIO(content), formats=["PNG", "JPEG", "GIF", "WEBP"]) as image:
         if image.width * image.height > max_pixels:
             raise Refused("too_many_pixels")
         kind = image.format if image.format in ("JPEG", "WEBP") else "PNG"
         image.draft("RGB", (LONGEST_SIDE, LONGEST_SIDE))
-        turned = ImageOps.exif_transpose(image)
-        turned.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
-        is_clear = turned.mode in ("RGBA", "LA", "PA") or "transparency" in turned.info
-        painted = turned.convert("RGBA" if is_clear and kind != "JPEG" else "RGB")
-    painted.info.clear()
-    data = encoded(painted, kind)
+        upright = ImageOps.exif_transpose(image)
+        upright.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
+        has_alpha = upright.mode in ("RGBA", "LA", "PA") or "transparency" in upright.info
+        result = upright.convert("RGBA" if has_alpha and kind != "JPEG" else "RGB")
+    result.info.clear()
+    data = encoded(result, kind)
     if len(data) > MOST_BYTES:
-        kind, data = "JPEG", encoded(on_white(painted), "JPEG")
-    facts = {"media_type": FORMATS[kind], "width": painted.width, "height": painted.height}
+        kind, data = "JPEG", encoded(on_white(result), "JPEG")
+    facts = {"media_type": FORMATS[kind], "width": result.width, "height": result.height}
     return facts, data
 
 
@@ -60,7 +59,7 @@ def encoded(image: Any, kind: str) -> bytes:
 
 
 def on_white(image: Any) -> Any:
-    """Return the image without transparency."""
+    """Return the image on a white background instead of a transparent one."""
     from PIL import Image  # noqa: PLC0415 - under the limits
 
     if image.mode != "RGBA":
@@ -71,9 +70,9 @@ def on_white(image: Any) -> Any:
 
 
 def read_pdf(content: bytes, *, max_characters: int) -> tuple[dict[str, Any], bytes]:
-    """Return the text of a PDF file up to the limit, and one character more if there is more.
+    """Return the text of a PDF file up to the limit, plus one character if there is more.
 
-    A page whose text cannot be read has none.
+    Unreadable pages have no text.
     """
     from pypdf import PdfReader  # noqa: PLC0415 - under the limits
 
@@ -81,32 +80,31 @@ def read_pdf(content: bytes, *, max_characters: int) -> tuple[dict[str, Any], by
     if reader.is_encrypted and not reader.decrypt(""):
         raise Refused("encrypted")
     parts: list[str] = []
-    left = max_characters + 1
+    remaining = max_characters + 1
     for page in reader.pages[:MOST_PAGES]:
-        if left <= 0:
+        if remaining <= 0:
             break
         with suppress(Exception):
-            parts.append(page.extract_text()[:left])
-            left -= len(parts[-1])
+            parts.append(page.extract_text()[:remaining])
+            remaining -= len(parts[-1])
     text = "\n\n".join(parts).encode("utf-8", "replace")
     return {"pages": min(len(reader.pages), MOST_PAGES)}, text
 
 
 def main() -> None:
-    """Read, answer, end."""
-    asked = json.loads(sys.argv[1])
-    limit(seconds=asked["seconds"], memory=asked["memory"])
+    task = json.loads(sys.argv[1])
+    limit(seconds=task["seconds"], memory=task["memory"])
     content = sys.stdin.buffer.read()
     try:
-        if asked["kind"] == "image":
-            facts, data = read_image(content, max_pixels=asked["max_pixels"])
+        if task["kind"] == "image":
+            facts, data = read_image(content, max_pixels=task["max_pixels"])
         else:
-            facts, data = read_pdf(content, max_characters=asked["max_characters"])
+            facts, data = read_pdf(content, max_characters=task["max_characters"])
     except Refused as refused:
         facts, data = {"refused": str(refused)}, b""
     except ImportError:
         facts, data = {"refused": "not_installed"}, b""
-    except Exception:  # noqa: BLE001 - whatever a hostile file makes the libraries do
+    except Exception:  # noqa: BLE001 - a hostile file may make the libraries raise anything
         facts, data = {"refused": "unreadable"}, b""
     sys.stdout.buffer.write(json.dumps(facts).encode() + b"\n" + data)
 

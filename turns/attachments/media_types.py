@@ -1,19 +1,20 @@
-"""What a file is, told from its first bytes and never from its name. Makes names fit to be shown and saved."""
+"""Detects a file's type from its first bytes, never from its name, and makes names safe to show and save."""
 
 import unicodedata
 from pathlib import PurePosixPath
 
 from turns.conf import PDF, TEXT
 
+HEAD_LENGTH = 16  # bytes needed to detect an image or a PDF
 NAME_LENGTH = 150
-NAME_BYTES = 200  # of a name in a workspace: file systems take 255, and an id stands before it
+NAME_BYTES = 200  # of a name in a workspace; file systems allow 255, including the id before it
 _SUFFIXES = {
     "image/png": (".png",),
     "image/jpeg": (".jpg", ".jpeg"),
     "image/gif": (".gif",),
     "image/webp": (".webp",),
     PDF: (".pdf",),
-    # No browser and no desktop runs a file because it has one of these names.
+    # Neither browsers nor desktops execute files with these extensions.
     TEXT: tuple(
         f".{name}"
         for name in [
@@ -52,7 +53,7 @@ _CONTROLS = bytes(set(range(32)) - set(b"\t\n\r\f\x1b")) + b"\x7f"
 
 
 def media_type_of(content: bytes) -> str:
-    """Return the type of a file; empty = one that is not known."""
+    """Return the media type of a file; empty if it is unknown."""
     if content.startswith(b"\x89PNG\r\n\x1a\n"):
         return "image/png"
     if content.startswith(b"\xff\xd8\xff"):
@@ -66,24 +67,29 @@ def media_type_of(content: bytes) -> str:
     return TEXT if _is_text(content) else ""
 
 
+def is_text_or_unknown(head: bytes) -> bool:
+    """Return whether a file needs no worker process, because it is text or of an unsupported type."""
+    return media_type_of(head) in ("", TEXT)
+
+
 def clean_name(name: str) -> str:
-    """Return a file's name without directories and without what cannot be seen; its ending stays."""
-    last = PurePosixPath(name.replace("\\", "/")).name
-    seen = "".join(c for c in last if not unicodedata.category(c).startswith("C"))
-    path = PurePosixPath(" ".join(seen.split()).strip(". ") or "file")
+    """Return a file's name without directories and invisible characters, with its extension."""
+    base = PurePosixPath(name.replace("\\", "/")).name
+    visible = "".join(c for c in base if not unicodedata.category(c).startswith("C"))
+    path = PurePosixPath(" ".join(visible.split()).strip(". ") or "file")
     suffix = _begin(path.suffix[:20], NAME_BYTES // 2)
     stem = path.stem[: NAME_LENGTH - len(suffix)]
     return _begin(stem, NAME_BYTES - len(suffix.encode())) + suffix
 
 
 def saved_name(name: str, media_type: str) -> str:
-    """Return the name under which a browser saves a file: its ending fits its type, so that nothing runs it."""
+    """Return the name under which a browser saves a file, with the extension of its type so that it is not executed."""
     suffixes = _SUFFIXES[media_type]
     return name if name.lower().endswith(suffixes) else name + suffixes[0]
 
 
 def _begin(text: str, size: int) -> str:
-    """Return as much of a text as has room in so many bytes."""
+    """Return the longest prefix of a string that fits into this number of bytes."""
     return text.encode()[:size].decode("utf-8", "ignore")
 
 

@@ -1,1 +1,1 @@
-"""The tool calls of turns: how clients see them, questions to people, new limits, late ends."""
+"""The tool calls of turns: their serialization, their questions to people, changes to their limits, and late results."""

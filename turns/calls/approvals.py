@@ -1,5 +1,6 @@
-"""Stores the approvals that a turn's calls wait for, and shows them to clients (sync ORM)."""
+"""Stores the approvals that calls wait for, and serializes them for clients (sync ORM)."""
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
@@ -18,17 +19,14 @@ from governance import (
     shortened,
 )
 from governance.approval_store import ApprovalRow
-from governance.sanitize import sanitize_json
-from turns.calls import known_hosts
 from turns.core import wire
-from turns.core.events import TurnEvent
-from turns.core.requests import PendingDecision
-from turns.core.tool_events import ToolApproval, ToolDecision
-from turns.core.turns import TurnStatus
+from turns.core.events import ToolAnswer, ToolApproval, ToolDecision, ToolQuestion, TurnEvent
+from turns.core.turns import SAID_BY_PEOPLE, PendingDecision, TurnStatus
 from turns.models import Turn
 
 Events = list[TurnEvent]
 DESCRIPTION_LENGTH = 500
+_ACTIONS = {Verdict.APPROVED.value: "accept", Verdict.DENIED.value: "decline"}
 
 
 class _ToolTexts(TypedDict):
@@ -37,13 +35,15 @@ class _ToolTexts(TypedDict):
 
 
 def ask(turn: Turn, call: LiveCall) -> tuple[Events, Decision | None]:
-    """Put the question of a call, unless an earlier decision covers it: return its event, and that decision.
+    """Ask a person about a call unless an earlier decision covers it; return the event, or that decision.
 
-    Nothing is asked any more once the turn is to end.
+    No question is stored if the turn is being cancelled.
     """
     question = call.question
     if turn.status == TurnStatus.CANCELLING or question is None:
         return [], None
+    if question.form is not None:
+        return _ask_form(turn, call, question), None
     if (earlier := _earlier(call, question, turn)) is not None:
         recorder.record_earlier_approval(group=str(turn.pk), call_id=call.id, by=earlier.by)
         return [], earlier
@@ -54,23 +54,39 @@ def ask(turn: Turn, call: LiveCall) -> tuple[Events, Decision | None]:
     return [_question_event(row, call)], None
 
 
-def conclude(_turn: Turn, decision: Decision) -> tuple[Events, Decision]:
-    """Store that a question ended without a person's word; return its event, and the decision that counts.
+def _ask_form(turn: Turn, call: LiveCall, question: Question) -> Events:
+    row = approval_store.open_form(call, group=str(turn.pk))
+    if row is None:
+        return []
+    question.id = str(row.pk)
+    return [
+        ToolQuestion(
+            tool_id=call.id,
+            tool_name=call.call.tool_name,
+            **describe_form(row, at=row.requested_at),
+        )
+    ]
 
-    A person may have been faster. A cancel is told with the call's result.
+
+def conclude(_turn: Turn, decision: Decision) -> tuple[Events, Decision]:
+    """Record that a question ended without a decision by a person; return the event and the effective decision.
+
+    If a person's decision is already stored, it is the effective one. A cancel is reported with the call's result.
     """
     row = approval_store.find_question(decision.question)
-    if row is None:  # nobody was asked
+    if row is None:  # there was no question
         return [], decision
     is_ours = approval_store.close_question(row, decision.verdict)
     decision = approval_store.decision_of(row)
+    if row.form is not None:
+        return [answer_event(row)] if is_ours else [], decision
     has_expired = is_ours and decision.verdict is Verdict.EXPIRED
     return [decision_event(row)] if has_expired else [], decision
 
 
 def _earlier(call: LiveCall, question: Question, turn: Turn) -> Decision | None:
-    """Return the word that lets the call through already. It is on its host, on its tool, or on both where both are asked about."""
-    if question.host and not known_hosts.is_known(question.host, turn=turn):
+    """Return the earlier decision that allows the call: for its host, its tool, or both if both need approval."""
+    if question.host and not is_known_host(question.host, turn=turn):
         return None
     if question.host and question.is_about_host:
         return Decision(verdict=Verdict.APPROVED, remember=True)
@@ -79,20 +95,35 @@ def _earlier(call: LiveCall, question: Question, turn: Turn) -> Decision | None:
 
 
 def pending(questions: Sequence[str]) -> list[PendingDecision]:
-    """Return the decisions on these questions that have been taken; without any question, nothing is read."""
+    """Return the decisions on those of these questions that have been decided."""
     rows = approval_store.decided_among(questions) if questions else ()
     return [pending_decision(row) for row in rows]
 
 
 def pending_decision(row: ApprovalRow) -> PendingDecision:
-    """Return a decided question as the request that its call is waiting for."""
+    """Return the decision on a question as a request to the turn's owner."""
     return PendingDecision(
         turn_id=UUID(row.group), tool_id=row.call_id, decision=approval_store.decision_of(row)
     )
 
 
+def answer_event(row: ApprovalRow) -> ToolAnswer:
+    action = _ACTIONS.get(row.decision, "cancel")
+    return ToolAnswer(
+        tool_id=row.call_id,
+        tool_name=row.tool_name,
+        question_id=str(row.pk),
+        action=action,
+        by=row.by_name,
+    )
+
+
+def event_of(row: ApprovalRow) -> ToolDecision | ToolAnswer:
+    """Return the event that announces a decision."""
+    return decision_event(row) if row.form is None else answer_event(row)
+
+
 def decision_event(row: ApprovalRow) -> ToolDecision:
-    """Return the event of a question that was decided."""
     return ToolDecision(
         tool_id=row.call_id,
         decision=row.decision,
@@ -103,7 +134,7 @@ def decision_event(row: ApprovalRow) -> ToolDecision:
 
 
 def describe(row: ApprovalRow, *, at: datetime) -> wire.Question:
-    """Return a question as the snapshot and the API show it with its call."""
+    """Return a question as snapshots and the API show it."""
     return {
         **_terms(row, at=at),
         "decision": row.decision or None,
@@ -114,13 +145,26 @@ def describe(row: ApprovalRow, *, at: datetime) -> wire.Question:
     }
 
 
+def describe_form(row: ApprovalRow, *, at: datetime) -> wire.CallForm:
+    """Return the open form of a call as events and snapshots show it."""
+    return {
+        "question_id": str(row.pk),
+        "tool_title": row.tool_title,
+        "tool_server": row.tool_server,
+        "form": approval_store.form_of(row),
+        "requested_at": row.requested_at.isoformat(),
+        "expires_at": row.expires_at.isoformat() if row.expires_at else None,
+        "expires_in_ms": _expires_in_ms(row, at=at),
+    }
+
+
 def _question_event(row: ApprovalRow, call: LiveCall) -> ToolApproval:
     return ToolApproval(
         tool_id=call.id,
         tool_name=call.call.tool_name,
         tool_title=row.tool_title,
         tool_server=row.tool_server,
-        input=sanitize_json(dict(call.call.input)),
+        input=call.call.input,
         position=call.call.position,
         **_terms(row, at=row.requested_at),
     )
@@ -145,7 +189,7 @@ def _expires_in_ms(row: ApprovalRow, *, at: datetime) -> int | None:
 
 
 def _tool_texts(row: ApprovalRow) -> _ToolTexts:
-    """What the tool says of itself, and asks, if it is the one that was shown."""
+    """Return the tool's description and question, if it is still the tool that was shown."""
     tool = registry.get(row.tool_name) if row.tool_name in registry else None
     if tool is None or tool.definition != row.definition:
         return {"description": "", "question": ""}
@@ -153,3 +197,25 @@ def _tool_texts(row: ApprovalRow) -> _ToolTexts:
         "description": shortened(tool.description, limit=DESCRIPTION_LENGTH),
         "question": tool.question,
     }
+
+
+def is_known_host(host: str, *, turn: Turn) -> bool:
+    """Return whether the person has allowed or mentioned `host` here; for a sub-agent, in the root conversation."""
+    conversation_id = (turn.root or turn).conversation_id
+    scopes = {str(turn.conversation_id), str(conversation_id)}
+    if approval_store.has_allowed(host, scopes=scopes):
+        return True
+    mentions = Turn.objects.filter(
+        conversation_id=conversation_id,
+        parent=None,
+        source__in=SAID_BY_PEOPLE,
+        replaced_by=None,
+        user_message__icontains=host,
+    )
+    return any(is_named_in(text, host) for text in mentions.values_list("user_message", flat=True))
+
+
+def is_named_in(text: str, host: str) -> bool:
+    """Return whether text mentions exactly this host: neither a parent or subdomain nor a longer name with it."""
+    pattern = rf"(?<![\w.@-])(?:www\.)?{re.escape(host)}(?![\w-]|\.\w)"
+    return re.search(pattern, text, re.IGNORECASE) is not None

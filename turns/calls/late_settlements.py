@@ -1,7 +1,8 @@
-"""Leftovers: calls that were given up and may still be running (T11; sync ORM). They are watched until their end is known, or cannot be.
+"""Abandoned calls, which may still be running (T11; sync ORM). They are watched until their end is known or cannot be
+determined.
 
-Where a call ends late, its conversation is told, whether or not its turn is over. What was in a process that is gone has ended
-with it. Work elsewhere, or in a process that cannot be seen from here, is dropped from the watch after a while.
+A late end is published in the conversation even if the turn has ended. Work in a dead process ended with the process.
+Work elsewhere, or in a process that cannot be observed from here, is no longer watched after some time.
 """
 
 from collections.abc import Iterable
@@ -9,12 +10,11 @@ from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
-from django.db import transaction
-
 from governance import LateSettlement, recorder, registry, selectors
+from governance.db import atomic
 from governance.db_clock import database_now
 from governance.selectors import CallRow
-from turns.core.tool_events import ToolSettled
+from turns.core.events import ToolSettled
 from turns.events import log
 from turns.models import Process, Turn
 from turns.processes import process_registry
@@ -25,12 +25,16 @@ PROCESS_ENDED = "process_ended"
 
 
 def settle(turn_id: UUID, call_id: str, late: LateSettlement) -> log.Batch | None:
-    """Record that a call which was given up has ended after all. Return what is to be told, None if it was known."""
-    with transaction.atomic():
+    """Record that an abandoned call has ended. Return the events to publish; None if its end was known or its turn was
+    deleted.
+    """
+    with atomic():
         conversation = log.locked_of(turn_id)
         if conversation is None:
             return None
-        if conversation.deleted_at is not None:  # nothing that a tool says is kept any more
+        if (
+            conversation.deleted_at is not None
+        ):  # a deleted conversation stores no more output of tools
             late = replace(late, text="")
         group = str(turn_id)
         if not recorder.record_late_settlement(group=group, call_id=call_id, late=late):
@@ -41,11 +45,11 @@ def settle(turn_id: UUID, call_id: str, late: LateSettlement) -> log.Batch | Non
 
 
 def settle_of_dead_processes() -> list[log.Batch]:
-    """Settle the given-up calls of processes that are gone, and stop watching those whose end nobody can see.
+    """Settle the abandoned calls of dead processes, and stop watching calls whose end cannot be observed.
 
-    What is old is noted at once for all and told to nobody. After a long time without a look there may be many.
+    Old calls are updated together without events, because there may be many after a long downtime.
     """
-    rows = selectors.given_up()
+    rows = selectors.abandoned_calls()
     if not rows:
         return []
     turns = _turns_of(rows)
@@ -54,14 +58,14 @@ def settle_of_dead_processes() -> list[log.Batch]:
     ended: list[CallRow] = []
     unwatched: list[CallRow] = []
     for row in rows:
-        if (turn := turns.get(row.group)) is None:  # of somebody who keeps calls without turns
+        if (turn := turns.get(row.group)) is None:  # calls made by another app without turns
             continue
-        passed = now - (row.ended_at or now)
-        is_old = passed > WATCHED_FOR
+        age = now - (row.ended_at or now)
+        is_old = age > WATCHED_FOR
         if _runs_here(row) and _is_proved_dead(turn.owner):
             if is_old:
                 ended.append(row)
-            elif (batch := _settle_ended(turn, row, after=passed)) is not None:
+            elif (batch := _settle_ended(turn, row, after=age)) is not None:
                 batches.append(batch)
         elif is_old and not (_runs_here(row) and _is_alive(turn.owner)):
             unwatched.append(row)
@@ -71,15 +75,15 @@ def settle_of_dead_processes() -> list[log.Batch]:
 
 
 def _settle_ended(turn: Turn, row: CallRow, *, after: timedelta) -> log.Batch | None:
-    """Settle a call whose process has ended, that long after it was given up, unless somebody writes there just now."""
+    """Settle a call whose process ended this long after the call was abandoned, unless its conversation is locked."""
     late = LateSettlement(kind=PROCESS_ENDED, text="", after=max(after.total_seconds(), 0.0))
-    with transaction.atomic():
+    with atomic():
         is_free = log.lock_of(turn.pk, waits=False)
         return settle(turn.pk, row.call_id, late) if is_free else None
 
 
 def _turns_of(rows: Iterable[CallRow]) -> dict[str, Turn]:
-    """The turns of calls by their groups, each with its owner."""
+    """Return the turns of calls by group, each with its owner."""
     ids = {turn_id for row in rows if (turn_id := _uuid(row.group)) is not None}
     turns = Turn.objects.filter(pk__in=ids).select_related("owner")
     return {str(turn.pk): turn for turn in turns.only("conversation_id", "owner")}
@@ -97,7 +101,7 @@ def _is_alive(process: Process | None) -> bool:
 
 
 def _is_proved_dead(process: Process | None) -> bool:
-    """Whether a process is proved to be gone: where we see it, its pid says so."""
+    """Return whether a process is known to be dead, because its pid can be checked from this one."""
     return (
         process is not None
         and process.ended_at is not None
@@ -107,7 +111,7 @@ def _is_proved_dead(process: Process | None) -> bool:
 
 
 def _runs_here(row: CallRow) -> bool:
-    """Whether the work of a call ends with its process. A tool that we do not know, or a server's, may run elsewhere."""
+    """Return whether the call's work ends with its process. Unknown tools and those of MCP servers may run elsewhere."""
     return row.tool_name in registry and registry.get(row.tool_name).raw_schema is None
 
 

@@ -1,38 +1,61 @@
-"""Tool calls as clients see them: a row of governance in the form of the wire."""
+"""Tool calls in wire format: `describe` converts a row, and events take their fields from the converted call."""
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
-from governance import CallStatus, ErrorType, Isolation, Limit, recorder, registry, selectors
-from governance import approval_store as approval_store
+from governance import (
+    CallStatus,
+    ErrorType,
+    Isolation,
+    Limit,
+    approval_store,
+    db_clock,
+    recorder,
+    registry,
+    selectors,
+)
 from governance.approval_store import ApprovalRow
 from governance.selectors import CallRow
 from turns.calls import approvals
-from turns.core.events import TurnEvent
+from turns.core.events import (
+    ToolDeadline,
+    ToolQueued,
+    ToolResult,
+    ToolStart,
+    ToolTimeout,
+    TurnEvent,
+)
 from turns.core.messages import AttachmentBlock
-from turns.core.tool_events import ToolQueued, ToolResult, ToolStart, ToolTimeout
-from turns.core.wire import Call, CallEnd, CurrentTool, EndedBy, LimitChange, SubAgentTurn
+from turns.core.wire import (
+    Call,
+    CallEnd,
+    CurrentTool,
+    EndedBy,
+    LimitChange,
+    SubAgentTurn,
+    arguments_of,
+    fields_of,
+)
 from turns.models import Turn
 
 RESULT_LENGTH = 2_000
 
 
 def ended_by(row: Any) -> EndedBy | None:
-    """Return who ended a call or a turn, None where nobody did."""
+    """Return who or what ended a call or a turn, or None if it ended by itself."""
     if not row.ended_by_reason:
         return None
     return {"reason": row.ended_by_reason, "source": row.ended_by_source, "by": row.ended_by_name}
 
 
 def is_interruptible(row: CallRow) -> bool:
-    """Return whether a cancel can end the body of a call; else it only stops waiting for it."""
+    """Return whether a cancel can end the body of a call. If not, the body runs on and only the wait for it ends."""
     return row.isolation != Isolation.THREAD
 
 
 def elapsed_ms(row: CallRow, *, at: datetime) -> int:
-    """Return how long the call has been running, or ran."""
     if row.duration_ms is not None:
         return row.duration_ms
     if row.started_at is None:
@@ -41,27 +64,31 @@ def elapsed_ms(row: CallRow, *, at: datetime) -> int:
 
 
 class DescribedCalls:
-    """The calls of some turns as clients see them, read in three queries."""
+    """The serialized calls of some turns, read with three queries."""
 
     def __init__(self, turn_ids: Iterable[UUID], *, at: datetime) -> None:
         groups = [str(turn_id) for turn_id in turn_ids]
-        questions = approval_store.latest_by_call(groups)
+        questions, forms = approval_store.questions_by_call(groups)
         sub_agents = _sub_agents(groups)
         self._by_group: dict[str, list[Call]] = {}
         for row in selectors.calls_of_groups(groups):
             key = (row.group, row.call_id)
-            described = describe(
-                row, at=at, question=questions.get(key), sub_agent=sub_agents.get(key)
+            call = describe(
+                row,
+                at=at,
+                question=questions.get(key),
+                form=forms.get(key),
+                sub_agent=sub_agents.get(key),
             )
-            self._by_group.setdefault(row.group, []).append(described)
+            self._by_group.setdefault(row.group, []).append(call)
 
     def of(self, turn_id: UUID) -> list[Call]:
-        """Return the calls of one turn, in the order of their steps."""
+        """Return the calls of one turn, ordered by step."""
         return self._by_group.get(str(turn_id), [])
 
 
 def _sub_agents(groups: Iterable[str]) -> dict[tuple[str, str], SubAgentTurn]:
-    """What calls have set to work, by their turn and id."""
+    """Return the sub-agents' turns that these turns' calls have started, by turn and call id."""
     return {
         (str(turn.parent_id), turn.parent_tool_id): describe_sub_agent(turn)
         for turn in Turn.objects.filter(parent__in=list(groups)).order_by("queued_at")
@@ -69,7 +96,7 @@ def _sub_agents(groups: Iterable[str]) -> dict[tuple[str, str], SubAgentTurn]:
 
 
 def describe_sub_agent(turn: Turn) -> SubAgentTurn:
-    """Return the turn of a sub-agent as those who set it to work see it."""
+    """Return the turn of a sub-agent as shown with the call that started it."""
     return {
         "turn_id": str(turn.pk),
         "conversation_id": str(turn.conversation_id),
@@ -82,11 +109,17 @@ def describe_sub_agent(turn: Turn) -> SubAgentTurn:
 def describe(
     row: CallRow,
     *,
-    at: datetime,
+    at: datetime | None = None,
     question: ApprovalRow | None = None,
+    form: ApprovalRow | None = None,
     sub_agent: SubAgentTurn | None = None,
 ) -> Call:
-    """Return a call as snapshots and the API show it, with the question that people were asked about it."""
+    """Return a call in wire format, as of the time `at` (None = now).
+
+    `question` and `sub_agent` are the question about the call and the turn that the call started; the call's events
+    do not show them.
+    """
+    at = at or db_clock.now()
     call: Call = {
         "tool_id": row.call_id,
         "turn_id": row.group,
@@ -95,6 +128,7 @@ def describe(
         "tool_server": row.tool_server,
         "allowed_earlier_by": row.allowed_earlier_by,
         "input": row.input,
+        "arguments": arguments_of(row.input),
         "step": row.step,
         "position": row.position,
         "status": row.status,
@@ -116,25 +150,19 @@ def describe(
         "tail": row.progress.get("tail"),
         "sub_agent": sub_agent,
     }
-    return {**call, **result_fields(row)} if CallStatus(row.status).is_terminal else call
+    if CallStatus(row.status).is_terminal:
+        return {**call, **_end(row)}
+    if form is not None:
+        call["form"] = approvals.describe_form(form, at=at)
+    return call
 
 
 def current(call: Call) -> CurrentTool:
-    """Return what a list of turns shows of a call that runs or waits."""
-    return {
-        "tool_id": call["tool_id"],
-        "tool_name": call["tool_name"],
-        "status": call["status"],
-        "elapsed_ms": call["elapsed_ms"],
-        "timeout_ms": call["timeout_ms"],
-        "timeout_source": call["timeout_source"],
-        "idle_timeout_ms": call["idle_timeout_ms"],
-        "waits_for": call["waits_for"],
-    }
+    """Return a waiting or running call for a list of turns."""
+    return cast("CurrentTool", fields_of(call, CurrentTool.__annotations__))
 
 
-def result_fields(row: CallRow) -> CallEnd:
-    """Return how a call ended: the part that the `tool_result` event shares with the snapshot."""
+def _end(row: CallRow) -> CallEnd:
     has_settled = row.late_kind not in ("", recorder.UNWATCHED)
     return {
         "result": row.result[:RESULT_LENGTH],
@@ -145,11 +173,11 @@ def result_fields(row: CallRow) -> CallEnd:
         ],
         "is_error": row.is_error,
         "error_type": row.error_type or None,
-        "status": row.status,
         "limit_reached": row.limit_reached or None,
         "duration_ms": row.duration_ms or 0,
         "ended_by": ended_by(row),
         "disposition": row.disposition,
+        "effects": row.effects,
         "late": {"kind": row.late_kind, "after_ms": row.late_after_ms} if has_settled else None,
     }
 
@@ -166,7 +194,7 @@ def _limit_change(change: dict[str, Any]) -> LimitChange:
 
 
 def queued_event(row: CallRow) -> ToolQueued:
-    """Return the event of a call that has waited for a while, and for what."""
+    """Return the event of a call that has been waiting for a while, with the reason."""
     return ToolQueued(
         tool_id=row.call_id,
         tool_name=row.tool_name,
@@ -177,34 +205,23 @@ def queued_event(row: CallRow) -> ToolQueued:
 
 def start_event(row: CallRow) -> ToolStart:
     """Return the event of a call that is about to run."""
-    return ToolStart(
+    return ToolStart(call=describe(row))
+
+
+def deadline_event(row: CallRow) -> ToolDeadline:
+    """Return the event of the last change of a running call's limits."""
+    return ToolDeadline(
         tool_id=row.call_id,
-        tool_name=row.tool_name,
-        tool_title=row.tool_title,
-        tool_server=row.tool_server,
-        allowed_earlier_by=row.allowed_earlier_by,
-        input=row.input,
         timeout_ms=row.timeout_ms,
         timeout_source=row.timeout_source,
         idle_timeout_ms=row.idle_timeout_ms or None,
-        cancellable=True,
-        interruptible=is_interruptible(row),
-        concurrency=row.concurrency,
-        position=row.position,
-        expected_ms=_expected_ms(row.tool_name),
-        asked_timeout_ms=row.asked_timeout_ms,
+        changed_by=row.deadline_changes[-1]["by"],
     )
 
 
 def result_events(row: CallRow) -> list[TurnEvent]:
-    """Return the events of a call's end: its one `tool_result`, after a `tool_timeout` where it ran out of time."""
-    result = ToolResult(
-        tool_id=row.call_id,
-        tool_name=row.tool_name,
-        step=row.step,
-        position=row.position,
-        **result_fields(row),
-    )
+    """Return the events of a call's end: one `tool_result`, after a `tool_timeout` if it timed out."""
+    result = ToolResult(call=describe(row))
     if row.error_type != ErrorType.TIMEOUT:
         return [result]
     is_idle = row.limit_reached == Limit.IDLE

@@ -1,16 +1,14 @@
-"""Changes of the limit of a running call, stored for the process that owns its turn (T9, C12; sync ORM)."""
+"""Changes to the limit of a running call, stored for its turn's owner (T9, C12; sync ORM)."""
 
 from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from django.db.models import UUIDField
 from django.db.models.functions import Now
 
 from governance import selectors
-from governance.prepared_statements import Select, Several
 from governance.sanitize import sanitize_text
-from turns.core.requests import PendingTimeout
+from turns.core.turns import PendingTimeout
 from turns.events import log_lines
 from turns.models import DeadlineOrder, Turn
 
@@ -27,7 +25,7 @@ def store(
     by_id: Any,
     note: str = "",
 ) -> PendingTimeout:
-    """Store that a call is to get another limit, who wants it, and why."""
+    """Store a requested limit for a call, with its requester and the reason."""
     row = DeadlineOrder.objects.create(
         turn=turn,
         tool_id=tool_id,
@@ -41,8 +39,8 @@ def store(
 
 
 def pending(turn_ids: Sequence[UUID]) -> list[PendingTimeout]:
-    """Return the open changes for these turns, oldest first: one query, and one more if there are any."""
-    rows = _PENDING.all(turn_ids=turn_ids)
+    """Return the open changes for these turns, oldest first, with one or two queries."""
+    rows = DeadlineOrder.objects.filter(turn__in=turn_ids, settled_at=None).order_by("pk")
     if not rows:
         return []
     by_turn = selectors.open_calls_of_groups({str(row.turn_id) for row in rows})
@@ -51,7 +49,7 @@ def pending(turn_ids: Sequence[UUID]) -> list[PendingTimeout]:
 
 
 def settle(changes: Sequence[PendingTimeout]) -> None:
-    """Note that changes were applied, or have come too late."""
+    """Mark changes as settled, because they were applied or came too late."""
     ids = [change.id for change in changes]
     DeadlineOrder.objects.filter(pk__in=ids, settled_at=None).update(settled_at=Now())
 
@@ -66,11 +64,3 @@ def _value(row: DeadlineOrder, *, is_late: bool) -> PendingTimeout:
         by=row.by_name,
         is_late=is_late,
     )
-
-
-_PENDING = Select(
-    lambda turn_ids: DeadlineOrder.objects.filter(turn__pk__in=turn_ids, settled_at=None).order_by(
-        "pk"
-    ),
-    turn_ids=Several(UUIDField()),
-)

@@ -1,1 +1,1 @@
-"""Cancels: the commands of clients, the rows, and what they reach below a turn."""
+"""Cancels: the commands of clients, the stored requests, and the descendants of a cancelled turn."""

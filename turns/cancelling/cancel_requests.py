@@ -1,6 +1,6 @@
-"""Requests to end a turn, or one of its calls (C2, C5; sync ORM). Each has one row, written here, whoever asks for it.
+"""Requests to cancel a turn or one of its calls (C2, C5; sync ORM). Every request has one row, which is written here.
 
-A request is stored first, then the turn's owner obeys it. It is settled when the turn or call has ended.
+A request is stored first, then applied by the turn's owner, and settled when the turn or call has ended.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,28 +9,25 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from django.db import transaction
-from django.db.models import Exists, OuterRef, UUIDField
+from django.db.models import Exists, OuterRef
 
-from governance import Cancellation, CancelReason, CancelSource, selectors
-from governance.bulk_updates import update_each
+from governance import Cancellation, CancelReason, CancelSource, activity, selectors
+from governance.db import on_commit
 from governance.db_clock import database_now
-from governance.prepared_statements import Insert, Select, Several, Update, fields_of
 from turns.core.events import TurnEndsAfterStep
-from turns.core.requests import PendingCancel
-from turns.core.turns import ACTIVE_STATUSES, TurnEnding, TurnStatus
+from turns.core.turns import ACTIVE_STATUSES, PendingCancel, TurnEnding, TurnStatus
 from turns.events import log, log_lines
 from turns.events.notifications import Notifications
 from turns.models import CancelRequest, Conversation, Turn
 from turns.signals import cancel_settled
-from turns.storage import turn_lock, turn_status
+from turns.storage import turn_rows
 
 ENDS_AFTER_STEP = Exists(
     CancelRequest.objects.filter(
         turn=OuterRef("pk"), tool_id="", mode="after_step", settled_at=None
     )
 )
-"""Of turns: whether one is accepted to end after its step."""
+"""Annotates turns with whether an accepted request ends them after their step."""
 
 
 def cancel_turns(
@@ -41,13 +38,13 @@ def cancel_turns(
     mode: str = "now",
     by_id: Any = None,
 ) -> Notifications:
-    """Store that turns are to end, whoever asks for it, and return what is to be told (C2).
+    """Store cancel requests for turns, and return the notifications (C2).
 
-    The caller holds the locks of their conversations. Each turn is read again. One that is over stays as it is. One
-    that waits ends here. One that runs is ended by its owner.
+    The caller holds the locks of their conversations. The turns are read again: ended turns are left unchanged,
+    queued turns end here, and running turns are ended by their owners.
     """
     locked = {conversation.pk: conversation for conversation in conversations}
-    fresh = turn_lock.read_turns_to_cancel(turn.pk for turn in turns)
+    fresh = turn_rows.read_turns_to_cancel(turn.pk for turn in turns)
     for turn in fresh:
         turn.conversation = locked[turn.conversation_id]
     return cancel_locked(fresh, cancellation, mode=mode, by_id=by_id)
@@ -56,7 +53,7 @@ def cancel_turns(
 def cancel_locked(
     turns: Sequence[Any], cancellation: Cancellation, *, mode: str = "now", by_id: Any = None
 ) -> Notifications:
-    """Store the same for turns as `lock_turn_to_cancel` returns them; each gets its new status."""
+    """Store cancel requests for turns returned by `lock_turn_to_cancel`, and update their status."""
     active = [turn for turn in turns if turn.status in ACTIVE_STATUSES]
     new = [turn for turn in active if not turn.is_asked]
     _write(new, cancellation, mode=mode, by_id=by_id, running=_running_tools(new))
@@ -82,9 +79,9 @@ def cancel_locked(
 def cancel_call(
     turn: Any, tool_id: str, cancellation: Cancellation, *, tool_name: str, by_id: Any
 ) -> Notifications:
-    """Store that one call of a turn is to end, and return what is to be told. The turn is as in `cancel_locked`."""
-    known = CancelRequest.objects.filter(turn=turn.pk, tool_id=tool_id)
-    if not known.exists():
+    """Store a cancel request for one call of a turn that `lock_turn_to_cancel` returned. Return the notifications."""
+    earlier_requests = CancelRequest.objects.filter(turn=turn.pk, tool_id=tool_id)
+    if not earlier_requests.exists():
         running = {turn.pk: [tool_name]}
         _write([turn], cancellation, tool_id=tool_id, mode="now", by_id=by_id, running=running)
     notifications = Notifications()
@@ -96,17 +93,18 @@ def cancel_call(
 def end_queued(
     conversation: Conversation, turns: Sequence[Turn], cancellation: Cancellation, *, at: datetime
 ) -> list[log.WireEvent]:
-    """End turns of a locked conversation that have not begun: nothing of them runs (C7). Return their events."""
+    """End queued turns of a locked conversation, so that they never start (C7). Return their events."""
     ending = TurnEnding(status=TurnStatus.CANCELLED, cancellation=cancellation)
     events: list[log.WireEvent] = []
     for turn in turns:
-        final = turn_status.write_final(conversation, turn, ending, at=at)
+        final = turn_rows.write_final(conversation, turn, ending, at=at)
         events += log.append(conversation, turn.pk, *final, at=at)
     return events
 
 
 def pending(turn_ids: Sequence[UUID]) -> list[PendingCancel]:
-    """Return the unsettled cancel requests of these turns, oldest first: one query for all."""
+    """Return the unsettled cancel requests for these turns, oldest first, with one query."""
+    requests = CancelRequest.objects.filter(turn__in=turn_ids, settled_at=None)
     return [
         PendingCancel(
             turn_id=request.turn_id,
@@ -114,28 +112,28 @@ def pending(turn_ids: Sequence[UUID]) -> list[PendingCancel]:
             mode=request.mode,
             cancellation=_cancellation(request),
         )
-        for request in _PENDING.all(turn_ids=turn_ids)
+        for request in requests.order_by("requested_at")
     ]
 
 
 def stored(turn: Turn) -> Cancellation | None:
-    """Return the stored request to end a turn now, if there is one."""
+    """Return the stored cancellation that ends a turn immediately, or None."""
     return stored_of_calls(turn, [""]).get("")
 
 
 def open_of(turn_id: UUID) -> list[CancelRequest]:
-    """Return the requests for a turn and its calls that are not settled."""
-    return _OPEN.all(turn_id=turn_id)
+    """Return the unsettled requests for a turn and its calls."""
+    return list(CancelRequest.objects.filter(turn=turn_id, settled_at=None))
 
 
 def wanted_now(requests: Iterable[CancelRequest]) -> Cancellation | None:
-    """Return why a turn is to end now, if one of its open requests is for that."""
-    found = (it for it in requests if it.mode == "now" and not it.tool_id)
-    return next(map(_cancellation, found), None)
+    """Return the cancellation of the first open request that ends the turn immediately."""
+    matches = (it for it in requests if it.mode == "now" and not it.tool_id)
+    return next(map(_cancellation, matches), None)
 
 
 def stored_of_calls(turn: Turn, tool_ids: Sequence[str]) -> dict[str, Cancellation]:
-    """Return the stored requests to end calls of a turn now, by the ids of these calls."""
+    """Return the stored cancellations of calls of a turn, by call id."""
     requests = CancelRequest.objects.filter(turn=turn, tool_id__in=tool_ids, mode="now")
     return {request.tool_id: _cancellation(request) for request in requests}
 
@@ -147,16 +145,16 @@ def settle(
     at: datetime,
     of_calls: Mapping[str, str] | None = None,
 ) -> None:
-    """Settle the open requests of a turn at this moment of the database's clock.
+    """Settle the open requests of a turn at this database time.
 
-    `of_calls` has the outcomes of calls that have one of their own, by id.
+    `of_calls` has, by id, the outcomes of calls that differ from the turn's.
     """
     outcomes = of_calls or {}
     _settle({it: outcomes.get(it.tool_id, outcome) for it in requests}, at=at)
 
 
 def settle_calls(turn_id: UUID, outcomes: Mapping[str, str]) -> None:
-    """Note what became of calls of a turn that were asked to stop, by their ids."""
+    """Record the outcomes of cancelled calls of a turn, by id."""
     ended = [it for it in open_of(turn_id) if it.tool_id in outcomes]
     if ended:
         _settle({request: outcomes[request.tool_id] for request in ended}, at=database_now())
@@ -164,11 +162,11 @@ def settle_calls(turn_id: UUID, outcomes: Mapping[str, str]) -> None:
 
 def _settle(outcomes: Mapping[CancelRequest, str], *, at: datetime) -> None:
     for request, outcome in outcomes.items():
-        passed = round((at - request.requested_at).total_seconds() * 1000)
-        request.settled_at, request.settled_ms, request.outcome = at, max(passed, 0), outcome
+        duration = round((at - request.requested_at).total_seconds() * 1000)
+        request.settled_at, request.settled_ms, request.outcome = at, max(duration, 0), outcome
         log_lines.cancel_settled(request)
-        transaction.on_commit(partial(_send_settled, request), robust=True)
-    update_each(list(outcomes), ["settled_at", "settled_ms", "outcome"])
+        on_commit(partial(_send_settled, request), robust=True)
+    CancelRequest.objects.bulk_update(outcomes, ["settled_at", "settled_ms", "outcome"])
 
 
 def _cancellation(request: CancelRequest) -> Cancellation:
@@ -199,35 +197,59 @@ def _write(
     running: Mapping[UUID, list[str]],
     tool_id: str = "",
 ) -> None:
-    """Make one row for each turn: who asks first stays on it, until somebody does not want to wait."""
+    """Create one row per turn. The first requester is kept, unless a later request ends the turn earlier."""
     facts = {"tool_id": tool_id, "mode": mode, "by_id": by_id}
-    made = [_row_of(turn, cancellation, running_tools=running[turn.pk], **facts) for turn in turns]
-    _INSERT.many(made)
-    for request in made:
-        log_lines.cancel_accepted(request)
+    rows = [_row_of(turn, cancellation, running_tools=running[turn.pk], **facts) for turn in turns]
+    CancelRequest.objects.bulk_create(rows)
+    _accept(rows)
 
 
 def _overtake(turns: Sequence[Any], cancellation: Cancellation, *, by_id: Any) -> None:
-    """Let open requests that were to count later count at once. They are now those of who wants that."""
+    """Make postponed requests take effect now, and assign them to the new requester."""
     if not turns:
         return
     waiting = CancelRequest.objects.filter(turn__in=turns, tool_id="", settled_at=None)
-    known = dict(waiting.exclude(mode="now").values_list("turn", "pk"))
-    overtaken = [turn for turn in turns if turn.pk in known]
+    request_ids = dict(waiting.exclude(mode="now").values_list("turn", "pk"))
+    overtaken = [turn for turn in turns if turn.pk in request_ids]
     if not overtaken:
         return
     running = _running_tools(overtaken)
     requests = [
-        _row_of(turn, cancellation, pk=known[turn.pk], by_id=by_id, running_tools=running[turn.pk])
+        _row_of(
+            turn, cancellation, pk=request_ids[turn.pk], by_id=by_id, running_tools=running[turn.pk]
+        )
         for turn in overtaken
     ]
-    update_each(requests, _OVERTAKEN)
+    CancelRequest.objects.bulk_update(requests, _OVERTAKEN)
+    _accept(requests)
+
+
+def _accept(requests: Sequence[CancelRequest]) -> None:
+    """Record every request for the audit, including repeated ones."""
+    activity.store(_act(request) for request in requests)
     for request in requests:
         log_lines.cancel_accepted(request)
 
 
+def _act(request: CancelRequest) -> Any:
+    by_staff = request.source == CancelSource.ADMIN
+    return activity.act(
+        "cancel",
+        "cancel",
+        source=request,
+        subject=request.running_tools[0] if request.tool_id else "",
+        group=str(request.turn_id),
+        changes={"reason": request.reason, "source": request.source, "mode": request.mode},
+        why=request.note if by_staff else "",
+        note="" if by_staff else request.note,
+        by_id=request.by_id,
+        by_name=request.by_name,
+        at=request.requested_at,
+    )
+
+
 def _row_of(turn: Any, cancellation: Cancellation, **facts: Any) -> CancelRequest:
-    """Return the row of who asks for this now."""
+    """Return the row of a new request."""
     return CancelRequest(
         turn=turn,
         reason=cancellation.reason.value,
@@ -240,17 +262,18 @@ def _row_of(turn: Any, cancellation: Cancellation, **facts: Any) -> CancelReques
 
 
 def _mark(turns: Sequence[Any], mode: str) -> None:
-    """Show on running turns what they are asked for: to end now, or to report to whom it may concern."""
+    """Mark running turns as cancelling or, with the mode "report", as detached."""
+    marked = Turn.objects.filter(pk__in=[turn.pk for turn in turns])
     if mode == "now":
-        _MARK.run_each({"pk": turn.pk, "status": TurnStatus.CANCELLING} for turn in turns)
+        marked.filter(status=TurnStatus.RUNNING).update(status=TurnStatus.CANCELLING)
         for turn in turns:
             turn.status = TurnStatus.CANCELLING
-    elif mode == "report" and turns:
-        Turn.objects.filter(pk__in=[turn.pk for turn in turns]).update(is_detached=True)
+    elif mode == "report":
+        marked.update(is_detached=True)
 
 
 def _append_after_step(turn: Any, cancellation: Cancellation) -> log.Batch:
-    """Append that a turn ends after its step, for all who watch."""
+    """Append the event that a turn will end after its step."""
     event = TurnEndsAfterStep(
         reason=cancellation.reason.value, source=cancellation.source.value, by=cancellation.by
     )
@@ -259,7 +282,7 @@ def _append_after_step(turn: Any, cancellation: Cancellation) -> log.Batch:
 
 
 def _running_tools(turns: Sequence[Any]) -> dict[UUID, list[str]]:
-    """The names of the tools whose calls are not over, by turn."""
+    """Return the names of the tools whose calls are active, by turn."""
     if len(turns) == 1:
         return {turn.pk: selectors.open_tool_names(str(turn.pk)) for turn in turns}
     calls = selectors.open_calls_of_groups(str(turn.pk) for turn in turns)
@@ -267,18 +290,3 @@ def _running_tools(turns: Sequence[Any]) -> dict[UUID, list[str]]:
 
 
 _OVERTAKEN = ("reason", "source", "mode", "by", "by_name", "note", "requested_at", "running_tools")
-_INSERT = Insert(CancelRequest)
-_OPEN = Select(
-    lambda turn_id: CancelRequest.objects.filter(turn_id=turn_id, settled_at=None),
-    turn_id=UUIDField(),
-)
-_PENDING = Select(
-    lambda turn_ids: CancelRequest.objects.filter(turn__pk__in=turn_ids, settled_at=None).order_by(
-        "requested_at"
-    ),
-    turn_ids=Several(UUIDField()),
-)
-_MARK = Update(
-    lambda pk, status: (Turn.objects.filter(pk=pk, status=TurnStatus.RUNNING), {"status": status}),
-    **fields_of(Turn, "pk", "status"),
-)

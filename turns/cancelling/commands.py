@@ -1,4 +1,4 @@
-"""Stores requests to cancel: the row is the truth, whatever carries the news is a hint (C2, C12; sync ORM)."""
+"""Stores cancel requests. The row is authoritative; notifications are only hints (C2, C12; sync ORM)."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -7,14 +7,12 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from django.contrib.auth.models import AbstractBaseUser
-
 from governance import CallStatus, Cancellation, CancelReason, CancelSource, selectors
+from governance.db import atomic
 from governance.db_clock import now_minus
 from governance.sanitize import sanitize_text
-from governance.transactions import atomic
 from turns.cancelling import cancel_requests
-from turns.cancelling.descendants import cancel_descendants
+from turns.cancelling.descendants import below, cancel_all, cancel_descendants, reached
 from turns.core.turns import ACTIVE_STATUSES, BY_PEOPLE, LIVE_STATUSES, TurnStatus
 from turns.events import acknowledgements
 from turns.events.notifications import Notifications
@@ -24,7 +22,7 @@ from turns.queueing.queue import REPORT_SOURCE
 from turns.storage import operations
 from turns.storage.access import User, reload, turn_of
 from turns.storage.operations import OpOutcome
-from turns.storage.turn_lock import lock_turn_to_cancel
+from turns.storage.turn_rows import lock_turn_to_cancel
 
 ONLY_QUEUED = "queued"
 SAID_AGAIN_WITHIN = timedelta(seconds=5)
@@ -32,10 +30,10 @@ SAID_AGAIN_WITHIN = timedelta(seconds=5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelReceipt:
-    """The answer to a request to cancel: what became of it, and the status of the turn (or call) now.
+    """The result of a cancel request, and the current status of the turn or call.
 
-    `descendants` is how many turns of sub-agents were asked to stop with it. `notifications` is what is to be told of all that;
-    where some were left out, `cancel_left_out` asks them, too.
+    `descendants` is the number of sub-agent turns that end with it. `notifications` must be sent; if they report that
+    some turns were left out, `cancel_left_out` cancels those.
     """
 
     outcome: OpOutcome
@@ -47,9 +45,10 @@ class CancelReceipt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelCommand:
-    """Who wants to cancel, how, and why; `said` is the cancel word, where it was one.
+    """A person's cancel: channel, reason and, if there was one, the cancel word (`said`).
 
-    With the `mode` "queued" a turn ends only while it waits, and nothing behind it does.
+    With the `mode` "queued", a turn ends only while it waits, and the turns queued behind it are kept. The `obeying`
+    turns run in this process and are already cancelled in memory.
     """
 
     user: User
@@ -58,20 +57,22 @@ class CancelCommand:
     mode: str = "now"
     op_id: str | None = None
     said: str = ""
+    obeying: frozenset[UUID] = frozenset()
 
 
 def request_turn_cancel(turn_id: UUID, command: CancelCommand) -> CancelReceipt:
     """Store the request to end a turn, and empty the queue behind it in the same transaction (C5, C7).
 
-    What is queued is ended with it, so that nothing of it can start in between. A queued turn itself is ended at once.
+    Queued turns end in the same transaction so that none can start in between. If the turn itself is queued, it ends
+    immediately.
     """
     return _once(turn_id, command, partial(_cancel_turn, command=command))
 
 
 def cancel_left_out(turn_id: UUID) -> Notifications:
-    """Ask the sub-agents to stop whose conversations were being written when the cancel of this turn was stored.
+    """Cancel the sub-agents whose conversations were locked when this turn's cancel was stored.
 
-    Each by itself, and outside of the transaction that has accepted the cancel: nobody waits for them.
+    Each has its own transaction, because the transaction that accepted the cancel must not wait for other writers.
     """
     turn = Turn.objects.filter(pk=turn_id).first()
     cancellation = None if turn is None else cancel_requests.stored(turn)
@@ -79,12 +80,12 @@ def cancel_left_out(turn_id: UUID) -> Notifications:
 
 
 def request_call_cancel(turn_id: UUID, tool_id: str, command: CancelCommand) -> CancelReceipt:
-    """Store the request to end one call; the others and the turn go on (C3). What it has started goes with it."""
+    """Store the request to end one call and everything it started; the turn and its other calls continue (C3)."""
     return _once(turn_id, command, partial(_cancel_call, tool_id=tool_id, command=command))
 
 
 def request_detached_cancel(conversation_id: UUID, command: CancelCommand) -> list[CancelReceipt]:
-    """Store the requests to end the sub-agents that still work for a conversation in which nothing else goes on."""
+    """Store requests to end the detached sub-agents of a conversation that has no active turn itself."""
     detached = Turn.objects.filter(
         parent__conversation=conversation_id, is_detached=True, status__in=ACTIVE_STATUSES
     )
@@ -101,24 +102,24 @@ def request_detached_cancel(conversation_id: UUID, command: CancelCommand) -> li
 
 
 def _note_detached(conversation_id: UUID, turn_id: UUID, command: CancelCommand) -> list[int]:
-    """The word was said in another conversation than the ended turns are in. Its answer is shown under the latest turn."""
+    """Show the answer under the latest turn of this conversation, because the ended turns are in other conversations."""
     request = CancelRequest.objects.get(turn=turn_id, tool_id="")
     last = Turn.objects.filter(conversation=conversation_id).order_by("-number").first()
     if last is None or not command.said:
         return []
-    return [acknowledgements.note(request, last, said=command.said, source=command.source)]
+    return [acknowledgements.note(request, last, words=command.said, source=command.source)]
 
 
 def active_turn(conversation_id: UUID) -> Turn | None:
-    """Return the turn that a cancel word means: the live one, else the first that waits."""
+    """Return the turn that a cancel word refers to: the live one, or else the first queued one."""
     active = Turn.objects.filter(conversation_id=conversation_id, status__in=ACTIVE_STATUSES)
     return active.order_by("number").first()
 
 
 def just_cancelled(conversation_id: UUID, command: CancelCommand) -> UUID | None:
-    """Return the turn that a person's cancel has ended a moment ago, if nothing was said since. None if there is none.
+    """Return the id of the turn that a person has just cancelled, if no message followed; otherwise None.
 
-    Who is in a hurry says "stop" twice. The second one has the answer of the first, also when it is sent again.
+    People in a hurry send "stop" twice. The second message gets the same answer, even if the client repeats it.
     """
     recent = Turn.objects.filter(ended_at__gte=now_minus(SAID_AGAIN_WITHIN))
     own = recent.filter(conversation=conversation_id).order_by("-number")
@@ -136,7 +137,7 @@ def just_cancelled(conversation_id: UUID, command: CancelCommand) -> UUID | None
 
 
 def _ended_by_person(turns: Iterable[Turn]) -> CancelRequest | None:
-    """Return the cancel of the first of these turns that a person has ended."""
+    """Return the cancel of the first of these turns that was ended by a person."""
     ids = [turn.pk for turn in turns]
     requests = CancelRequest.objects.filter(turn__in=ids, tool_id="", reason__in=BY_PEOPLE).exclude(
         outcome=TurnStatus.COMPLETED
@@ -144,14 +145,15 @@ def _ended_by_person(turns: Iterable[Turn]) -> CancelRequest | None:
     return min(requests, key=lambda request: ids.index(request.turn_id), default=None)
 
 
-def _cancellation_by(fresh: AbstractBaseUser, command: CancelCommand, turn: Turn) -> Cancellation:
-    """Return a command as a value: by the conversation's owner it is the user's, by anybody else an administrator's."""
-    is_owner = fresh.pk == turn.conversation.owner_id
-    reason = CancelReason.USER if is_owner else CancelReason.ADMIN
+def cancellation_by(user: User, command: CancelCommand, *, owner_id: Any) -> Cancellation:
+    """Return the cancellation that a command requests: attributed to the user if the command comes from the
+    conversation's owner, otherwise to an administrator.
+    """
+    reason = CancelReason.USER if user.pk == owner_id else CancelReason.ADMIN
     return Cancellation(
         reason=reason,
         source=command.source,
-        by=fresh.get_username()[:150],
+        by=user.get_username()[:150],
         note=sanitize_text(command.note, limit=500),
     )
 
@@ -159,7 +161,7 @@ def _cancellation_by(fresh: AbstractBaseUser, command: CancelCommand, turn: Turn
 def _once(
     turn_id: UUID, command: CancelCommand, cancel: Callable[..., CancelReceipt]
 ) -> CancelReceipt:
-    """Let a person cancel under the lock of the conversation; the same operation again has the same answer."""
+    """Cancel under the lock of the conversation; a repeated operation returns the same receipt."""
     fresh = reload(command.user)
     try:
         turn_of(fresh, turn_id, permission="turns.cancel_any")
@@ -169,9 +171,10 @@ def _once(
         turn = lock_turn_to_cancel(turn_id)
         if turn is None:
             return CancelReceipt(outcome=OpOutcome.NOT_FOUND, turn_id=turn_id)
-        if (known := operations.begin(turn, command.op_id)) is not None:
-            return _receipt(turn, known)
-        receipt = cancel(turn, cancellation=_cancellation_by(fresh, command, turn))
+        if (operation := operations.begin(turn, command.op_id)) is not None:
+            return _receipt(turn, operation)
+        cancellation = cancellation_by(fresh, command, owner_id=turn.conversation.owner_id)
+        receipt = cancel(turn, cancellation=cancellation)
         operations.end(turn, command.op_id, receipt.outcome)
         return receipt
 
@@ -187,7 +190,7 @@ def _cancel_turn(turn: Any, *, cancellation: Cancellation, command: CancelComman
         return _receipt(turn, OpOutcome.ALREADY_FINISHED)
     if command.said:
         request = CancelRequest.objects.get(turn=turn, tool_id="")
-        acknowledgements.note(request, turn, said=command.said, source=command.source)
+        acknowledgements.note(request, turn, words=command.said, source=command.source)
     if turn.has_queue_behind:
         behind = conversation.turns.filter(status=TurnStatus.QUEUED, number__gt=turn.number)
         events = cancel_requests.end_queued(
@@ -197,17 +200,28 @@ def _cancel_turn(turn: Any, *, cancellation: Cancellation, command: CancelComman
     if turn.status == TurnStatus.CANCELLED:
         notifications.answers += acknowledgements.due_after(turn)
     elif command.mode == "now" and turn.has_children:
-        descendants = cancel_descendants(turn.pk, cancellation, waits=False)
+        turns = below(turn.pk)
+        notifications.add(cancel_all(turns, cancellation, waits=False))
         return _receipt(
-            turn, OpOutcome.ACCEPTED, notifications=notifications, descendants=descendants
+            turn,
+            OpOutcome.ACCEPTED,
+            notifications=notifications,
+            descendants=sum(
+                child.status in ACTIVE_STATUSES or child.pk in command.obeying for child in turns
+            ),
         )
     return _receipt(turn, OpOutcome.ACCEPTED, notifications=notifications)
 
 
 def _withdraw(turn: Any, *, cancellation: Cancellation, command: CancelCommand) -> CancelReceipt:
-    """End a turn that waits, and nothing else: one that has begun goes on."""
+    """End a turn only if it is queued; a running turn continues.
+
+    The source records this, because the page hides a withdrawn message but keeps one whose turn was cancelled
+    otherwise.
+    """
     if turn.status != TurnStatus.QUEUED:
         return _receipt(turn, OpOutcome.ALREADY_FINISHED)
+    cancellation = replace(cancellation, source=CancelSource.WITHDRAWN)
     notifications = cancel_requests.cancel_locked([turn], cancellation, by_id=command.user.pk)
     return _receipt(turn, OpOutcome.ACCEPTED, notifications=notifications)
 
@@ -228,12 +242,14 @@ def _cancel_call(
         tool_name=call.tool_name,
         by_id=command.user.pk,
     )
+    turns = below(turn.pk, tool_id)
+    notifications.add(cancel_all(turns, cancellation))
     return _receipt(
         turn,
         OpOutcome.ACCEPTED,
         status=CallStatus.CANCELLING.value,
         notifications=notifications,
-        descendants=cancel_descendants(turn.pk, cancellation, tool_id=tool_id),
+        descendants=reached(turns),
     )
 
 
@@ -243,14 +259,12 @@ def _receipt(
     *,
     status: str | None = None,
     notifications: Notifications | None = None,
-    descendants: Notifications | None = None,
+    descendants: int = 0,
 ) -> CancelReceipt:
-    notifications, descendants = notifications or Notifications(), descendants or Notifications()
-    notifications.add(descendants)
     return CancelReceipt(
         outcome=outcome,
         turn_id=turn.pk,
         status=turn.status if status is None else status,
-        descendants=descendants.cancelled,
-        notifications=notifications,
+        descendants=descendants,
+        notifications=notifications or Notifications(),
     )

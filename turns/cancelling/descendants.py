@@ -1,18 +1,18 @@
-"""Cascades: the cancel of a turn reaches all that it has started, in one go (C10).
+"""Cascades: cancelling a turn cancels everything that it has started (C10).
 
-The rows are the truth: each descendant gets a request of its own, which its owner obeys like any other. One that cannot
-be reached keeps nobody else waiting; the sweep stores its request later.
+Each descendant gets its own stored request, which its owner applies like any other. A descendant that is locked does
+not delay the others; the sweep stores its request later.
 """
 
 import logging
 from collections.abc import Iterable, Sequence
 from uuid import UUID
 
-from django.db import DatabaseError, transaction
+from django.db import DatabaseError
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from governance import Cancellation, CancelReason
-from governance.prepared_statements import Select
+from governance.db import atomic
 from turns.cancelling import cancel_requests
 from turns.core.periodic import SWEEP_LIMIT
 from turns.core.turns import ACTIVE_STATUSES, TurnStatus
@@ -22,7 +22,7 @@ from turns.models import CancelRequest, Conversation, Turn
 
 logger = logging.getLogger(__name__)
 
-CUT_OFF = (  # how a turn ends that takes its descendants with it, and how it looks before
+CUT_OFF = (  # statuses of turns that end their descendants too, and the status before that
     TurnStatus.CANCELLING,
     TurnStatus.CANCELLED,
     TurnStatus.FAILED,
@@ -30,7 +30,7 @@ CUT_OFF = (  # how a turn ends that takes its descendants with it, and how it lo
     TurnStatus.INTERRUPTED,
 )
 
-# What was cut off may stand further up: a turn that completed before that has left detached ones at work.
+# The ended turn may be a more distant ancestor, because a turn that completed earlier may have left detached ones.
 BELOW_CUT_OFF = (
     Q(parent__status__in=CUT_OFF)
     | Q(parent__parent__status__in=CUT_OFF)
@@ -41,11 +41,11 @@ BELOW_CUT_OFF = (
 def cancel_descendants(
     turn_id: UUID, cancellation: Cancellation, *, tool_id: str | None = None, waits: bool = True
 ) -> Notifications:
-    """Store a request for every turn that this one has started, directly or not, and that is not over.
+    """Store a cancel request for every active descendant of this turn.
 
-    With `tool_id` only what that call has started. The caller holds the lock of the turn's conversation, or has stored
-    its cancel, so nothing can be started meanwhile. Without `waits` those are left out whose conversations somebody is
-    writing. For each of the others that is the same few statements.
+    With `tool_id`, it does so only for descendants started by that call. The caller holds the lock of the turn's
+    conversation or has stored its cancel, so no new descendant can start. Without `waits`, descendants with locked
+    conversations are left out; the others then need a constant number of statements.
     """
     return cancel_all(below(turn_id, tool_id), cancellation, waits=waits)
 
@@ -53,12 +53,12 @@ def cancel_descendants(
 def cancel_all(
     turns: Iterable[Turn], cancellation: Cancellation, *, waits: bool = True
 ) -> Notifications:
-    """Store the same for descendants of a turn that were read under its lock."""
+    """Store cancel requests for descendants that were read under the turn's lock."""
     passed_on = inherited(cancellation)
     active = [turn for turn in turns if turn.status in ACTIVE_STATUSES]
-    notifications, asked = _cancel_free(active, passed_on)
+    notifications, turn_ids = _cancel_free(active, passed_on)
     for turn in active:
-        if turn.pk in asked:
+        if turn.pk in turn_ids:
             continue
         if waits:
             notifications.add(cancel_turn(turn, passed_on))
@@ -68,9 +68,9 @@ def cancel_all(
 
 
 def ask_for_report(turns: "QuerySet[Turn, Turn]", cancellation: Cancellation) -> Notifications:
-    """Store for turns that they are out of time: what waits never begins.
+    """Request reports from turns that reached their time limit; queued turns never start.
 
-    Those that run report what they have, to the conversation, since nobody waits for them any more.
+    Running turns report to the conversation, because no turn is waiting for them.
     """
     notifications = Notifications()
     for turn in turns.order_by("queued_at", "pk"):
@@ -79,21 +79,18 @@ def ask_for_report(turns: "QuerySet[Turn, Turn]", cancellation: Cancellation) ->
 
 
 def _missed() -> "QuerySet[Turn]":
-    asked = CancelRequest.objects.filter(turn=OuterRef("pk"), tool_id="", mode="now")
-    missed = Turn.objects.filter(
-        BELOW_CUT_OFF, ~Exists(asked), status__in=ACTIVE_STATUSES, parent__isnull=False
+    requests = CancelRequest.objects.filter(turn=OuterRef("pk"), tool_id="", mode="now")
+    unreached = Turn.objects.filter(
+        BELOW_CUT_OFF, ~Exists(requests), status__in=ACTIVE_STATUSES, parent__isnull=False
     )
-    return missed.order_by("queued_at", "pk")[:SWEEP_LIMIT]
-
-
-_MISSED = Select(_missed)
+    return unreached.order_by("queued_at", "pk")[:SWEEP_LIMIT]
 
 
 def complete() -> Notifications:
-    """Store the requests that a cascade could not. They are for what is not over although what is above it was cut off."""
+    """Store the missing cancel requests of active turns whose ancestor was cancelled."""
     notifications = Notifications()
-    for turn in _MISSED.all():
-        with transaction.atomic():
+    for turn in _missed():
+        with atomic():
             notifications.add(
                 cancel_with_descendants(turn, Cancellation(reason=CancelReason.PARENT))
             )
@@ -101,11 +98,11 @@ def complete() -> Notifications:
 
 
 def cancel_turn(turn: Turn, cancellation: Cancellation, *, mode: str = "now") -> Notifications:
-    """Ask one descendant to stop. What fails here is left to the sweep: it must not undo the others."""
+    """Cancel one descendant. A failure must not roll back the others, so the sweep retries it."""
     if turn.status not in ACTIVE_STATUSES:
         return Notifications()
     try:
-        with transaction.atomic(), log.short_lock_wait():
+        with atomic(), log.short_lock_wait():
             conversation = log.locked(turn.conversation_id)
             return cancel_requests.cancel_turns(
                 [turn], cancellation, conversations=[conversation], mode=mode
@@ -116,26 +113,26 @@ def cancel_turn(turn: Turn, cancellation: Cancellation, *, mode: str = "now") ->
 
 
 def cancel_with_descendants(turn: Turn, cancellation: Cancellation) -> Notifications:
-    """Store a request for a sub-agent's turn and for all that it has started; inside a transaction."""
+    """Store a request for a sub-agent's turn and its descendants, within a transaction."""
     notifications = cancel_turn(turn, cancellation)
     notifications.add(cancel_descendants(turn.pk, cancellation))
     return notifications
 
 
 def cancel_waited_for(turn_id: UUID) -> Notifications:
-    """Store a request for the sub-agents that a completed turn should have waited for: their calls have failed (C10).
+    """Cancel the sub-agents that a completed turn was waiting for, because the calls that waited for them failed (C10).
 
-    The caller holds the lock of the turn's conversation. Detached ones go on.
+    The caller holds the lock of the turn's conversation. Detached sub-agents continue.
     """
-    left = Turn.objects.filter(parent=turn_id, is_detached=False, status__in=ACTIVE_STATUSES)
+    children = Turn.objects.filter(parent=turn_id, is_detached=False, status__in=ACTIVE_STATUSES)
     notifications = Notifications()
-    for turn in left.order_by("queued_at", "pk"):
+    for turn in children.order_by("queued_at", "pk"):
         notifications.add(cancel_with_descendants(turn, Cancellation(reason=CancelReason.PARENT)))
     return notifications
 
 
 def inherited(cancellation: Cancellation) -> Cancellation:
-    """Return a cancellation as the turns see it that the cancelled one has started."""
+    """Return the cancellation of the descendants of a turn with the given cancellation."""
     return Cancellation(
         reason=CancelReason.PARENT,
         source=cancellation.source,
@@ -145,40 +142,53 @@ def inherited(cancellation: Cancellation) -> Cancellation:
 
 
 def reached(turns: Sequence[Turn]) -> int:
-    """Return how many of these descendants were asked to stop because of what they belong to."""
-    ids = [turn.pk for turn in turns]
-    asked = CancelRequest.objects.filter(turn__in=ids, tool_id="", reason=CancelReason.PARENT)
-    return asked.count() if ids else 0
+    """Return how many of these descendants were cancelled together with their ancestor.
+
+    A descendant in this process is cancelled before its request is stored, and may have ended by then.
+    """
+    if not turns:
+        return 0
+    requests = CancelRequest.objects.filter(
+        turn=OuterRef("pk"), tool_id="", reason=CancelReason.PARENT
+    )
+    obeyed = Q(status=TurnStatus.CANCELLED, ended_by_reason=CancelReason.PARENT)
+    return (
+        Turn.objects.filter(pk__in=[turn.pk for turn in turns])
+        .filter(obeyed | Exists(requests))
+        .count()
+    )
 
 
 def below(turn_id: UUID, tool_id: str | None = None) -> list[Turn]:
-    """Return everything that a turn has started, or one call of it, from the top down."""
+    """Return the descendants of a turn or of one of its calls, top-down."""
     children = Turn.objects.filter(parent_id=turn_id)
     if tool_id is not None:
         children = children.filter(parent_tool_id=tool_id)
-    found: list[Turn] = []
+    descendants: list[Turn] = []
     frontier = list(children.order_by("queued_at", "pk"))
     while frontier:
-        found += frontier
+        descendants += frontier
         started = Turn.objects.filter(parent_id__in=[child.pk for child in frontier])
         frontier = list(started.order_by("queued_at", "pk"))
-    return found
+    return descendants
 
 
 def _cancel_free(
     turns: Sequence[Turn], cancellation: Cancellation
 ) -> tuple[Notifications, set[UUID]]:
-    """Ask those to stop whose conversations nobody is writing; return who that was, too."""
+    """Cancel the descendants whose conversations are not locked, and return them."""
     if not turns:
         return Notifications(), set()
     try:
-        with transaction.atomic():
+        with atomic():
             rows = Conversation.objects.select_for_update(skip_locked=True).order_by("pk")
             free = list(rows.filter(pk__in=[turn.conversation_id for turn in turns]))
             free_ids = {conversation.pk for conversation in free}
-            asked = [turn for turn in turns if turn.conversation_id in free_ids]
-            notifications = cancel_requests.cancel_turns(asked, cancellation, conversations=free)
-            return notifications, {turn.pk for turn in asked}
+            cancellable = [turn for turn in turns if turn.conversation_id in free_ids]
+            notifications = cancel_requests.cancel_turns(
+                cancellable, cancellation, conversations=free
+            )
+            return notifications, {turn.pk for turn in cancellable}
     except DatabaseError:
         logger.exception("The turns of sub-agents could not be asked to stop together")
         return Notifications(), set()

@@ -1,6 +1,8 @@
 """Chat models by name: `local`, built in and without a key, `provider:model`, or the path of a factory."""
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 
 from django.utils.module_loading import import_string
@@ -10,55 +12,60 @@ from turns.chat_models.local import LocalChatModel
 from turns.chat_models.providers import (
     PROVIDERS,
     ProviderChatModel,
-    close_connections,
-    problem_of,
+    PydanticAIChatModel,
+    endpoints,
     split,
-    warm,
 )
 from turns.core.chat_model import ChatModel
 from turns.core.exceptions import ChatModelError
 
-__all__ = [
-    "LocalChatModel",
-    "ProviderChatModel",
-    "close_connections",
-    "get_chat_model",
-    "is_known",
-    "most_tools",
-    "problem_of",
-    "public_name",
-    "warm",
-]
+__all__ = ["LocalChatModel", "PydanticAIChatModel", "get_chat_model"]
 
 logger = logging.getLogger(__name__)
 
 LOCAL = "local"
+_stand_ins: list[ChatModel] = []
 
 
 @cache
 def get_chat_model(name: str) -> ChatModel:
-    """Return the chat model of this name, made once; `get_chat_model.cache_clear()` forgets them.
+    """Return the chat model with this name. Each model is created once; `get_chat_model.cache_clear()` forgets all of
+    them.
 
-    The name is `local`, `anthropic:…`, `openai:…`, `google:…`, or the path of a factory, `package.module:factory`.
+    The name is `local`, the name of a model of a provider or of an endpoint of this site, such as `anthropic:…`, or the
+    path of a factory, `package.module:factory`.
 
     Raises:
-        ChatModelError: there is none of this name.
+        ChatModelError: there is no chat model with this name.
     """
+    if _stand_ins:
+        return _stand_ins[-1]
     if name == LOCAL:
         return LocalChatModel()
-    if (found := split(name)) is not None:
-        provider, model_name = found
-        return ProviderChatModel(provider, model_name)
+    if (provider_and_model := split(name)) is not None:
+        return ProviderChatModel(*provider_and_model)
     try:
         factory = import_string(name.replace(":", ".", 1))
     except ImportError as error:
-        # The code may be there, and fail to import something. An agent's chat model has no check that says so.
+        # The module may exist but fail to import something itself. No system check reports that for an agent's chat model.
         logger.warning("A chat model could not be imported", exc_info=True)
         raise _unknown(name) from error
     if not callable(factory):
         raise _unknown(name)
     model: ChatModel = factory()
     return model
+
+
+@contextmanager
+def standing_in(model: ChatModel) -> Iterator[None]:
+    """Use this chat model in place of every other one, so that a test never calls a provider."""
+    _stand_ins.append(model)
+    get_chat_model.cache_clear()
+    try:
+        yield
+    finally:
+        _stand_ins.pop()
+        get_chat_model.cache_clear()
 
 
 UNKNOWN = _(
@@ -69,7 +76,7 @@ UNKNOWN = _(
 
 
 def is_known(name: str) -> bool:
-    """Return whether there is a chat model of this name. The path of a factory is imported for it, not called."""
+    """Return whether a chat model with this name exists. A factory is imported for this check but not called."""
     if public_name(name):
         return True
     try:
@@ -79,16 +86,16 @@ def is_known(name: str) -> bool:
 
 
 def most_tools(name: str) -> int | None:
-    """Return how many tools the provider of a chat model takes in one request; None = any number."""
-    found = split(name)
-    return found[0].most_tools if found else None
+    """Return how many tools the provider of a chat model accepts in one request; None = any number."""
+    provider_and_model = split(name)
+    return provider_and_model[0].most_tools if provider_and_model else None
 
 
 def public_name(name: str) -> str | None:
-    """Return a chat model's name as anybody may read it; None for a path inside this site's code."""
+    """Return a chat model's name, or None if it is the path of a factory, because that is private code."""
     return name if name == LOCAL or split(name) else None
 
 
 def _unknown(name: str) -> ChatModelError:
-    providers = ", ".join(f"{provider}:…" for provider in PROVIDERS)
+    providers = ", ".join(f"{provider}:…" for provider in (*PROVIDERS, *endpoints()))
     return ChatModelError("unknown_chat_model", UNKNOWN % {"name": name, "providers": providers})

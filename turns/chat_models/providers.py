@@ -1,72 +1,138 @@
-"""Providers: chat models behind a vendor's API, by names such as `anthropic:claude-sonnet-5-5`.
+"""Providers: chat models behind the API of a vendor, with names such as `anthropic:claude-sonnet-5-5`.
 
-Nothing of a vendor is imported where no such model is in use. It takes seconds, so a thread does it when the server
-starts. For a model of an agent it does so when that first answers.
+A vendor's code is imported only if one of its models is in use. The import takes seconds, so it runs in a thread: for
+the chat model in the settings when the server starts, and for an agent's chat model when it first answers.
 """
 
 import asyncio
+import logging
 import os
 import threading
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from itertools import count
+from random import SystemRandom
+from typing import TYPE_CHECKING, Any
+
+from asgiref.sync import async_to_sync
 
 from governance.per_loop import PerLoop
-from turns.chat_models.failures import FailureKind, ProviderFailure, Subject, failure
-from turns.chat_models.limits import StreamLimits
-from turns.chat_models.retries import RetryPolicy, with_retries
+from governance.threads import run_in_thread
+from turns.chat_models.failures import (
+    RETRYING_IN,
+    FailureKind,
+    ProviderFailure,
+    Subject,
+    failure,
+    span,
+)
 from turns.conf import MODALITIES, app_settings
-from turns.core.chat_model import ChatDelta, ChatRequest
+from turns.core.chat_model import (
+    AS_USUAL,
+    ChatDelta,
+    ChatRequest,
+    ChatSettings,
+    Notice,
+    StreamLimits,
+    Usage,
+)
 
 if TYPE_CHECKING:
-    from turns.chat_models.vendors.streams import Connection
+    from turns.chat_models.vendors.streams import Connection, MakeModel
+
+logger = logging.getLogger(__name__)
 
 _VENDORS = "turns.chat_models.vendors"
+# Sent to servers that need no key, because without one the SDKs would send the vendor's key from the environment.
+_NO_KEY = "no-key"
+RETRYING = "retrying"
+_FIRST_WAIT = 1.0
+_SPREAD = 0.25  # fraction of random variation, so that requests that failed together are not retried together
+_random = SystemRandom()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provider:
-    """A vendor: the variables of its key, the package of its SDK, where its own server's address is set."""
+    """A vendor, with the environment variables of its key and server address, and the package of its SDK.
+
+    `extra` is the name of Turnkeeper's extra that installs the package, and of the module in `vendors` that uses it. An
+    endpoint of this site is a provider with its own `address`, which speaks the `api` of a vendor.
+    """
 
     name: str
     keys: tuple[str, ...]
     package: str
+    extra: str
     base_url_variable: str = ""
+    address: str = ""
+    api: str = ""
 
     @property
     def key(self) -> str:
-        """The key in the environment; empty if there is none."""
-        return next(filter(None, (os.environ.get(name, "").strip() for name in self.keys)), "")
+        """The API key from the environment; empty if there is none."""
+        return os.environ.get(self.key_variable, "").strip()
+
+    @property
+    def key_variable(self) -> str:
+        """The variable that contains the key, or, if none does, the variable to set; empty if no key is sent."""
+        holders = (name for name in self.keys if os.environ.get(name, "").strip())
+        return next(holders, self.keys[0] if self.keys else "")
 
     @property
     def base_url(self) -> str:
-        """The server to ask instead of the vendor's; empty for the vendor's."""
-        chosen = app_settings.CHAT_MODEL_BASE_URL if self.name == "openai" else ""
-        return chosen or os.environ.get(self.base_url_variable, "").strip()
+        """The address to use instead of the vendor's; empty for the vendor's."""
+        if self.address:
+            return self.address
+        configured = app_settings.CHAT_MODEL_BASE_URL if self._is_openai else ""
+        return configured or os.environ.get(self.base_url_variable, "").strip()
 
     @property
     def needs_key(self) -> bool:
-        """Whether nothing can be asked without one: a compatible server of one's own may want none."""
-        return not (self.name == "openai" and self.base_url)
+        """Whether requests need a key; a compatible server of the site may not need one."""
+        if self.address:
+            return bool(self.keys)
+        return not (self._is_openai and self.base_url)
 
     @property
     def most_tools(self) -> int | None:
-        """How many tools a request may offer; None = as far as is known, any number."""
-        return 128 if self.name == "openai" else None
+        """The maximum number of tools in a request; None = no known limit."""
+        return 128 if self.extra == "openai" else None
 
     @property
     def media(self) -> frozenset[str]:
-        """What its models can take beside text; of a server of one's own nothing is known."""
-        is_own = self.name == "openai" and bool(self.base_url)
-        return frozenset() if is_own else frozenset(MODALITIES)
+        """The types of content besides text that its models accept; empty if unknown, as for a server of the site or
+        one with models of many vendors.
+        """
+        is_vendor = not self.base_url if self._is_openai else self.extra == self.name
+        return frozenset(MODALITIES) if is_vendor else frozenset()
 
     @property
     def is_installed(self) -> bool:
-        """Whether the extra's packages are there; nothing is imported but parent packages."""
+        """Whether the packages of the extra are installed. Only their parent packages are imported."""
         return all(map(_is_importable, ("pydantic_ai", self.package)))
+
+    @property
+    def _is_openai(self) -> bool:
+        return self.name in _OPENAI
+
+
+# `openai` uses the API that the server is known to offer: Responses at OpenAI, chat completions at any other server.
+_OPENAI = ("openai", "openai-responses", "openai-chat")
+_ENDPOINT_API = "openai-chat"
+# They offer OpenAI's chat completions, each with peculiarities that pydantic-ai knows.
+COMPATIBLE = (
+    "alibaba",
+    "cerebras",
+    "deepseek",
+    "fireworks",
+    "moonshotai",
+    "openrouter",
+    "together",
+    "zai",
+)
 
 
 PROVIDERS: Mapping[str, Provider] = {
@@ -76,37 +142,66 @@ PROVIDERS: Mapping[str, Provider] = {
             name="anthropic",
             keys=("ANTHROPIC_API_KEY",),
             package="anthropic",
+            extra="anthropic",
             base_url_variable="ANTHROPIC_BASE_URL",
-        ),
-        Provider(
-            name="openai",
-            keys=("OPENAI_API_KEY",),
-            package="openai",
-            base_url_variable="OPENAI_BASE_URL",
         ),
         Provider(
             name="google",
             keys=("GOOGLE_API_KEY", "GEMINI_API_KEY"),
             package="google.genai",
+            extra="google",
             base_url_variable="GOOGLE_GEMINI_BASE_URL",
+        ),
+        *(
+            Provider(
+                name=name,
+                keys=(f"{variable}_API_KEY",),
+                package="openai",
+                extra="openai",
+                base_url_variable=f"{variable}_BASE_URL",
+            )
+            for name, variable in (
+                *((name, "OPENAI") for name in _OPENAI),
+                *((name, name.upper()) for name in COMPATIBLE),
+            )
         ),
     )
 }
 
 
 def split(name: str) -> tuple[Provider, str] | None:
-    """Return the provider and its model's name; None if the name is not of the form `provider:model`."""
+    """Return the provider and its model's name; None if the name does not have the form `provider:model`. An endpoint
+    of this site is also a provider.
+    """
     prefix, _colon, model_name = name.partition(":")
-    provider = PROVIDERS.get(prefix)
+    provider = PROVIDERS.get(prefix) or endpoints().get(prefix)
     return (provider, model_name) if provider is not None and model_name else None
 
 
+def endpoints() -> dict[str, Provider]:
+    """Return the endpoints that the site declares, by name. Each has a separate address and key."""
+    declared = app_settings.valid("CHAT_MODEL_ENDPOINTS").items()
+    return {
+        name: Provider(
+            name=name,
+            keys=(endpoint["key_variable"],) if "key_variable" in endpoint else (),
+            package=vendor.package,
+            extra=vendor.extra,
+            address=endpoint["base_url"],
+            api=vendor.name,
+        )
+        for name, endpoint in declared
+        if name not in PROVIDERS
+        if (vendor := PROVIDERS.get(endpoint.get("api", _ENDPOINT_API))) is not None
+    }
+
+
 def problem_of(name: str) -> ProviderFailure | None:
-    """Return what keeps a chat model of a provider from answering: a package or a key that is missing."""
-    found = split(name)
-    if found is None:
+    """Return why a provider's chat model cannot answer: its package or its key is missing. None if it can."""
+    provider_and_model = split(name)
+    if provider_and_model is None:
         return None
-    provider, _model_name = found
+    provider, _model_name = provider_and_model
     if not provider.is_installed:
         return failure(FailureKind.NOT_INSTALLED, _subject(name, provider))
     if provider.needs_key and not provider.key:
@@ -114,60 +209,147 @@ def problem_of(name: str) -> ProviderFailure | None:
     return None
 
 
+def ignored_settings(name: str, settings: ChatSettings) -> list[str]:
+    """Return the names of the settings that a provider's chat model ignores; empty if unknown."""
+    provider_and_model = split(name)
+    if provider_and_model is None or settings == AS_USUAL:
+        return []
+    if not provider_and_model[0].is_installed:
+        return []
+    return ProviderChatModel(*provider_and_model).ignored(settings)
+
+
 def warm(name: str) -> threading.Thread | None:
-    """Begin to import what a provider's chat model needs, so that its first answer does not wait.
+    """Start importing the code of a provider's chat model, so that its first answer is not delayed.
 
-    Return the thread that does it; None where there is nothing to import, or it would be in vain.
+    Return the importing thread; None if there is nothing to import, or if the model could not answer anyway.
     """
-    found = split(name)
-    if found is None or problem_of(name) is not None:
+    provider_and_model = split(name)
+    if provider_and_model is None or problem_of(name) is not None:
         return None
-    provider, _model_name = found
+    provider, _model_name = provider_and_model
 
-    def read() -> None:
-        # One thread at a time: two that import the same packages meet in modules that are half made.
-        with _importing, suppress(ImportError):  # told when the model is asked
+    def import_vendor() -> None:
+        # One thread at a time, because a second one would see modules that are only partly initialised.
+        with _importing, suppress(ImportError):  # raised again when the model is called
             import_module(f"{_VENDORS}.streams")
-            import_module(f"{_VENDORS}.{provider.name}")
+            import_module(f"{_VENDORS}.{provider.extra}")
 
-    # Not waited for when the process ends: nothing is half done then.
-    reading = threading.Thread(target=read, name=f"importing {provider.name}", daemon=True)
-    reading.start()
-    return reading
+    # A daemon, because it does no harm if the process ends in the middle of an import.
+    thread = threading.Thread(target=import_vendor, name=f"importing {provider.name}", daemon=True)
+    thread.start()
+    return thread
 
 
-class ProviderChatModel:
-    """A chat model of a provider. `limits` and `retry_policy` are read at each request; the settings by default."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """The number of retries of a request, and the first and the longest wait before a retry, in seconds."""
+
+    retries: int = 3
+    max_wait: float = 60.0
+    first_wait: float = _FIRST_WAIT
+
+    def wait_before_retry(self, error: ProviderFailure, *, attempt: int) -> float | None:
+        """Return how many seconds to wait before the next attempt, after this one failed; None if there should be none.
+
+        The wait is at least as long as the provider asks for, because an earlier request would be refused too. If that
+        is longer than `max_wait`, the request is not repeated. If the provider asks for no wait, there is one anyway,
+        because the retries would otherwise be used up within a second.
+        """
+        if not error.is_temporary or attempt > self.retries:
+            return None
+        requested = error.retry_after or 0.0
+        if requested > self.max_wait:
+            return None
+        wait = max(requested, self.first_wait * 2.0 ** (attempt - 1))
+        return min(self.max_wait, wait * (1 + _SPREAD * _random.random()))
+
+
+async def with_retries(
+    attempt: Callable[[], AsyncGenerator[ChatDelta, None]],
+    policy: RetryPolicy,
+    *,
+    chat_model: str,
+) -> AsyncGenerator[ChatDelta, None]:
+    """Stream an attempt, and another attempt if it fails before its first output. A cancel also ends a wait.
+
+    The usage of failed attempts is added to that of the next one.
+
+    Raises:
+        ProviderFailure: the last attempt failed, or one that had begun to answer.
+    """
+    usage = Usage()
+    for number in count(1):
+        has_begun = False
+        earlier_usage = usage
+        try:
+            async with aclosing(attempt()) as deltas:
+                async for delta in deltas:
+                    if isinstance(delta, Usage):
+                        delta = usage = earlier_usage + delta
+                    else:
+                        has_begun = True
+                    yield delta
+        except ProviderFailure as error:
+            wait = None if has_begun else policy.wait_before_retry(error, attempt=number)
+            facts = {"chat_model": chat_model, "code": error.code, "attempt": number}
+            logger.warning("A request to a chat model failed", extra=facts)
+            if wait is None:
+                raise
+            reason = error.retry_reason
+            message = RETRYING_IN % {"reason": reason, "wait": span(wait)}
+            notice = Notice(code=RETRYING, message=message, wait=wait, reason=reason)
+        else:
+            return
+        yield notice
+        await asyncio.sleep(wait)
+
+
+class PydanticAIChatModel:
+    """A chat model that uses any model of pydantic-ai. `make` gets an HTTP client and returns a model that uses it.
+
+    `make` is called in a thread, once per event loop, at the first request. The model must use that client. With
+    another client, a request may continue after a cancel, its responses have no limit in size, and the time without any
+    data is not measured. `media` are the types of content besides text that the model accepts.
+    """
 
     def __init__(
         self,
-        provider: Provider,
-        model_name: str,
+        make: "MakeModel",
         *,
+        name: str,
+        media: Collection[str] = (),
+        subject: Subject | None = None,
         limits: Callable[[], StreamLimits] | None = None,
         retry_policy: Callable[[], RetryPolicy] | None = None,
     ) -> None:
-        self.name = f"{provider.name}:{model_name}"
-        self._provider = provider
-        self._model_name = model_name
+        self.name = name
+        self._make = make
+        self._media = frozenset(media)
+        self._subject = subject or Subject(chat_model=name)
         self._limits = limits or _limits
         self._retry_policy = retry_policy or _retry_policy
-        self._subject = _subject(self.name, provider)
 
     @property
     def media(self) -> frozenset[str]:
-        """What the model can take beside text."""
-        chosen = app_settings.CHAT_MODEL_MEDIA
-        return self._provider.media if chosen is None else frozenset(chosen)
+        """The types of content besides text that the model accepts."""
+        return self._media
+
+    async def context_window(self) -> int | None:
+        """Return the maximum number of tokens of a request and its answer; None if pydantic-ai does not know it."""
+        try:
+            return (await self._connection()).context_window
+        except ProviderFailure:  # raised again when the model is called
+            return None
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[ChatDelta, None]:
-        """Answer the request piece by piece.
+        """Stream the answer to a request.
 
         Raises:
-            ProviderFailure: the provider did not answer, or not to the end.
+            ProviderFailure: the provider gave no answer or an incomplete one.
         """
         connection = await self._connection()
-        limits = self._limits()
+        limits = request.limits or self._limits()
         retried = with_retries(
             lambda: connection.stream(request, limits),
             self._retry_policy(),
@@ -179,39 +361,76 @@ class ProviderChatModel:
 
     async def _connection(self) -> "Connection":
         pool = _connections.get_or_make(dict)
-        if (known := pool.get(self.name)) is not None:
-            return known
-        return await asyncio.to_thread(self._connect, pool)
+        if (connection := pool.get(self)) is not None:
+            return connection
+        return await run_in_thread(self._connect, pool)
 
-    def _connect(self, pool: "dict[str, Connection]") -> "Connection":
-        """Import the vendor and make its client, once for each event loop."""
+    def _connect(self, pool: "dict[PydanticAIChatModel, Connection]") -> "Connection":
         with _importing:
-            if (known := pool.get(self.name)) is not None:
-                return known
-            if self._provider.needs_key and not self._provider.key:
-                raise failure(FailureKind.KEY_MISSING, self._subject)
-            try:
-                streams = import_module(f"{_VENDORS}.streams")
-                connection: Connection = streams.connect(
-                    f"{_VENDORS}.{self._provider.name}",
-                    self._model_name,
-                    key=self._provider.key,
-                    base_url=self._provider.base_url,
-                    subject=self._subject,
-                )
-            except ImportError as error:
-                raise failure(FailureKind.NOT_INSTALLED, self._subject) from error
-            pool[self.name] = connection
+            if (connection := pool.get(self)) is not None:
+                return connection
+            from turns.chat_models.vendors.streams import connect  # noqa: PLC0415 - takes seconds, and may not be installed
+
+            connection = pool[self] = connect(self._make, self._subject)
             return connection
 
 
+class ProviderChatModel(PydanticAIChatModel):
+    """A provider's chat model. `limits` and `retry_policy` are called at each request; by default, they read the
+    settings.
+    """
+
+    def __init__(self, provider: Provider, model_name: str, **options: Any) -> None:
+        name = f"{provider.name}:{model_name}"
+        super().__init__(self._make_model, name=name, subject=_subject(name, provider), **options)
+        self._provider = provider
+        self._model_name = model_name
+
+    @property
+    def media(self) -> frozenset[str]:
+        """The types of content besides text that the model accepts."""
+        configured = app_settings.CHAT_MODEL_MEDIA
+        return self._provider.media if configured is None else frozenset(configured)
+
+    def ignored(self, settings: ChatSettings) -> list[str]:
+        """Return the settings of an agent that the model ignores, without a request. Blocking, because it imports
+        modules.
+        """
+        with _importing:
+            compare = import_module(f"{_VENDORS}.ignored_settings").ignored_settings
+        try:
+            names: list[str] = async_to_sync(compare)(self._make_model, settings)
+        except Exception:  # an SDK may raise anything for a model that it does not know
+            logger.exception("The settings of a chat model could not be compared")
+            return []
+        return names
+
+    def _connect(self, pool: "dict[PydanticAIChatModel, Connection]") -> "Connection":
+        if self._provider.needs_key and not self._provider.key:
+            raise failure(FailureKind.KEY_MISSING, self._subject)
+        try:
+            return super()._connect(pool)
+        except ImportError as error:
+            raise failure(FailureKind.NOT_INSTALLED, self._subject) from error
+
+    def _make_model(self, http_client: Any) -> Any:
+        vendor = import_module(f"{_VENDORS}.{self._provider.extra}")
+        return vendor.make_model(
+            self._model_name,
+            provider=self._provider.api or self._provider.name,
+            key=self._provider.key or _NO_KEY,
+            base_url=self._provider.base_url,
+            http_client=http_client,
+        )
+
+
 _importing = threading.Lock()
-# By chat model: a client belongs to the loop that it was first used on.
-_connections: "PerLoop[dict[str, Connection]]" = PerLoop()
+# An HTTP client can only be used on one event loop.
+_connections: "PerLoop[dict[PydanticAIChatModel, Connection]]" = PerLoop()
 
 
 async def close_connections() -> None:
-    """Close every connection to a provider that the running loop holds open."""
+    """Close the connections to providers of the running event loop."""
     pool = _connections.pop()
     for connection in pool.values() if pool else ():
         await connection.aclose()
@@ -221,6 +440,7 @@ def _limits() -> StreamLimits:
     return StreamLimits(
         first_byte_timeout=app_settings.CHAT_MODEL_FIRST_BYTE_TIMEOUT,
         idle_timeout=app_settings.CHAT_MODEL_IDLE_TIMEOUT,
+        request_timeout=app_settings.CHAT_MODEL_REQUEST_TIMEOUT,
     )
 
 
@@ -231,11 +451,12 @@ def _retry_policy() -> RetryPolicy:
 
 
 def _subject(name: str, provider: Provider) -> Subject:
-    return Subject(chat_model=name, key=provider.keys[0], extra=provider.name)
+    key = provider.key_variable or "TURNS_CHAT_MODEL_ENDPOINTS"
+    return Subject(chat_model=name, key=key, extra=provider.extra)
 
 
 def _is_importable(package: str) -> bool:
     try:
         return find_spec(package) is not None
-    except ModuleNotFoundError:  # a parent of it is missing
+    except ModuleNotFoundError:  # its parent package is missing
         return False

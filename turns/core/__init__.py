@@ -1,1 +1,1 @@
-"""One turn from its claim to its ending, and a history that stays valid; imports no framework."""
+"""The framework-independent core: runs one turn from its claim to its ending, and keeps histories valid."""

@@ -1,28 +1,30 @@
-"""The language model behind a small protocol: a request goes in, a stream of deltas comes out."""
+"""The protocol of chat models: a request goes in, a stream of deltas comes out."""
 
 import json
 import math
 import re
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Protocol
 
-from governance import ToolCall
-from turns.core.messages import Message, TextBlock, ToolUseBlock
+from governance import ToolCall, shortened
+from turns.core.messages import Message, RepeatedName, TextBlock, ToolUseBlock, unique_names
+from turns.core.wire import Thoughts
 
-MAX_LENGTH = 1_000_000  # characters of one answer, with thoughts and arguments: some repeat themselves for ever
-MOST_CALLS = 100  # of one answer: each is a row, a task, and perhaps a question to a person
+MAX_LENGTH = 1_000_000  # characters of one answer, including thoughts and arguments, because some models repeat themselves forever
 
-_CALL_LENGTH = 1_000  # what a call counts for, beside its arguments
+_CALL_LENGTH = 1_000  # size of a call, without its arguments
 _ID_LENGTH = 64
-_NOT_IN_IDS = re.compile(r"[^A-Za-z0-9_-]")  # an id is part of addresses
+_NAME_SHOWN = 60
+_NOT_IN_IDS = re.compile(r"[^A-Za-z0-9_-]")  # ids are part of addresses
 _DEPTH = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSpec:
-    """What a chat model is told of a tool; `input_schema` is JSON Schema."""
+    """The description of a tool for a chat model; `input_schema` is JSON Schema."""
 
     name: str
     description: str
@@ -30,11 +32,49 @@ class ToolSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChatRequest:
-    """One request: instructions, the whole valid history (H1), and the tools that may be asked for.
+class StreamLimits:
+    """Limits of one request in seconds: to the first byte of the answer, between two bytes, and in total."""
 
-    `max_tokens` is the most that the answer may have; None = as much as the chat model likes. Unless it `may_think`, it
-    thinks as little as it can: thoughts count towards that limit.
+    first_byte_timeout: float = 120.0
+    idle_timeout: float = 120.0
+    request_timeout: float = 1200.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatSettings:
+    """An agent's settings for its chat model; None or empty = the provider's default.
+
+    Chat models ignore settings that they do not support. `effort` is `off`, or one of `minimal` to `max`.
+    `cache_retention` is `off`, or how long the provider caches requests, such as `1h`. `window` is the maximum number
+    of tokens of a request and its answer.
+    """
+
+    temperature: float | None = None
+    top_p: float | None = None
+    max_tokens: int | None = None
+    effort: str = ""
+    stop_sequences: tuple[str, ...] = ()
+    parallel_calls: bool | None = None
+    cache_retention: str = ""
+    window: int | None = None
+
+
+AS_USUAL = ChatSettings()
+OFF = "off"  # turns the feature off, for efforts and cache retentions
+EFFORTS = (OFF, "minimal", "low", "medium", "high", "xhigh", "max")
+CACHE_RETENTIONS = (OFF, "5m", "30m", "1h", "12h")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatRequest:
+    """One request: instructions, the complete valid history (H1), and the available tools.
+
+    `max_tokens` limits the answer; None = the chat model's default. Unless it `may_think`, the model thinks as little
+    as possible, because thoughts use the same limit. Unless it `may_call`, it only answers; the tools are still
+    included because earlier requests had them. `limits` and `settings` are the agent's; without limits, the chat model
+    uses its own.
+
+    `unchanged_from` is the index of the first message since which requests have only been extended at the end.
     """
 
     instructions: str
@@ -42,6 +82,10 @@ class ChatRequest:
     tools: tuple[ToolSpec, ...] = ()
     max_tokens: int | None = None
     may_think: bool = True
+    may_call: bool = True
+    unchanged_from: int = 0
+    limits: StreamLimits | None = None
+    settings: ChatSettings = AS_USUAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +97,7 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallDelta:
-    """A piece of a tool call: `index` tells the calls of one answer apart. `arguments` is a piece of JSON text."""
+    """A piece of a tool call: `index` distinguishes the calls of one answer. `arguments` is a fragment of JSON text."""
 
     index: int
     id: str = ""
@@ -63,36 +107,72 @@ class ToolCallDelta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What the request cost, in tokens."""
+    """The usage of an answer. Input includes tokens read from or written to the provider's cache, output includes
+    thoughts.
+
+    `requests` includes repeated requests. `model` is the provider's name for the model.
+    """
 
     input_tokens: int = 0
     output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+    requests: int = 0
+    model: str = ""
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Return the numbers that are not zero, by name, so that they can be added up."""
+        return {name: count for name in COUNTED if (count := getattr(self, name))}
 
     def __add__(self, other: "Usage") -> "Usage":
-        return Usage(
-            input_tokens=self.input_tokens + other.input_tokens,
-            output_tokens=self.output_tokens + other.output_tokens,
-        )
+        sums = {name: getattr(self, name) + getattr(other, name) for name in COUNTED}
+        return Usage(**sums, model=other.model or self.model)
+
+
+COUNTED = (
+    "input_tokens",
+    "output_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "reasoning_tokens",
+    "requests",
+)
+
+
+def tokens_of(counts: Mapping[str, int]) -> int:
+    """Return the total of input and output tokens."""
+    return counts.get("input_tokens", 0) + counts.get("output_tokens", 0)
 
 
 @dataclass(frozen=True, slots=True)
 class ThinkingDelta:
-    """A piece of what the model thinks before it answers: a sign of life, no part of the answer."""
+    """A piece of the model's thinking: visible to people, but not part of the answer."""
 
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class ProviderParts:
+    """The complete answer in the provider's format, with thoughts and signatures. Only its chat model reads it."""
+
+    parts: Mapping[str, Any]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """Something that the person is told and that is no answer, such as that the request is repeated.
+    """A message to the person that is not part of the answer, for example that the request will be repeated.
 
-    Where it is, `wait` says in how many seconds, and `reason` why, for those who count them down. One that `lasts` holds
-    for every turn of a conversation, so it is told there once.
+    For a repeated request, `wait` (in seconds) is shown as a countdown, together with `reason`. A notice that `lasts`
+    applies to every turn of a conversation, so it is shown once.
     """
 
     code: str
     message: str
-    wait: float | None = field(default=None, compare=False)  # two that say the same are the same
+    wait: float | None = field(
+        default=None, compare=False
+    )  # not compared, so that repeated notices are equal
     reason: str = field(default="", compare=False)
     lasts: bool = False
 
@@ -107,28 +187,36 @@ class StopReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """The last word of a stream. A chat model need not say it; without it the answer ended by itself."""
+    """The end of a stream. Chat models may omit it; the answer then ended normally."""
 
     reason: StopReason
 
 
-ChatDelta = TextDelta | ThinkingDelta | ToolCallDelta | Usage | Notice | Stop
+ChatDelta = TextDelta | ThinkingDelta | ToolCallDelta | ProviderParts | Usage | Notice | Stop
 
 
 class ChatModel(Protocol):
     """A language model. Cancelling the task that consumes the stream closes the connection to the provider (C4).
 
-    One that takes more than text says so: `media = frozenset({"image", "pdf"})`.
+    If it accepts more than text, it declares that: `media = frozenset({"image", "pdf"})`. If it knows its context
+    window, it has the coroutine `context_window()`, which returns the number of tokens, or None.
     """
 
     def stream(self, request: ChatRequest) -> AsyncIterator[ChatDelta]:
-        """Answer the request piece by piece; the stream's end is the end of the answer."""
+        """Stream the answer to the request."""
         ...
 
 
 def media_of(chat_model: ChatModel) -> frozenset[str]:
-    """Return what a chat model can take beside text."""
+    """Return the media that a chat model accepts besides text."""
     return frozenset(getattr(chat_model, "media", ()))
+
+
+async def context_window_of(chat_model: ChatModel) -> int | None:
+    """Return the maximum number of tokens of a request and its answer; None if the chat model does not know it."""
+    find: Callable[[], Awaitable[int | None]] | None
+    find = getattr(chat_model, "context_window", None)
+    return None if find is None else await find()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -139,14 +227,33 @@ class _Call:
 
 
 class Reply:
-    """Collects a stream into one assistant message. Ids that an earlier call of the turn has used are made new."""
+    """Collects a stream into one assistant message. Ids that an earlier call of the turn used are replaced.
 
-    def __init__(self, *, used_ids: set[str] | None = None) -> None:
+    Calls beyond `most_calls` are refused, because each needs a row, a task, and perhaps a question to a person.
+
+    Some providers send all thoughts at the end, so thinking is measured from the request or the last text to the next
+    text.
+    """
+
+    def __init__(
+        self,
+        *,
+        used_ids: set[str] | None = None,
+        most_calls: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._most_calls = most_calls
         self._text: list[str] = []
+        self._thoughts: list[str] = []
+        self._thinking_seconds = 0.0
+        self._is_thinking = False
+        self._clock = clock
+        self._last_word_at = clock()
         self._calls: dict[int, _Call] = {}
         self._used_ids = used_ids if used_ids is not None else set()
         self._length = 0
         self.usage = Usage()
+        self.provider_parts: Mapping[str, Any] | None = None
         self.stop_reason = StopReason.END
 
     @property
@@ -155,7 +262,7 @@ class Reply:
 
     @property
     def is_too_long(self) -> bool:
-        """Whether the answer shall go on no more."""
+        """Whether the answer has reached the maximum length."""
         return self._length >= MAX_LENGTH
 
     @property
@@ -164,15 +271,26 @@ class Reply:
 
     @property
     def asked_for(self) -> list[tuple[str, str, str]]:
-        """The id, the name and the arguments of each call so far, as the model has written them."""
+        """Return the id, name and arguments of each call so far, as written by the model."""
         return [(call.id, call.name, "".join(call.arguments)) for call in self._calls.values()]
+
+    @property
+    def thoughts(self) -> Thoughts | None:
+        """Return the thoughts with their duration; None if there are none."""
+        text = "".join(self._thoughts).strip()
+        seconds = self._thinking_seconds
+        if self._is_thinking:
+            seconds += self._clock() - self._last_word_at
+        return {"text": text, "duration_ms": round(seconds * 1000)} if text else None
 
     def take(self, delta: ChatDelta) -> None:
         match delta:
             case TextDelta(text=text):
+                self._note_word()
                 self._text.append(text)
                 self._length += len(text)
             case ToolCallDelta():
+                self._note_word()
                 self._length += len(delta.arguments) + _CALL_LENGTH * (
                     delta.index not in self._calls
                 )
@@ -185,14 +303,39 @@ class Reply:
             case Stop(reason=reason):
                 self.stop_reason = reason
             case ThinkingDelta(text=text):
+                self._is_thinking = True
+                self._thoughts.append(text)
                 self._length += len(text)
+            case ProviderParts(parts=parts):
+                self.provider_parts = parts
             case Notice():
-                pass
+                self._last_word_at = self._clock()  # waiting for the provider is not thinking
         if self.is_too_long:
             self.stop_reason = StopReason.LENGTH
 
+    def _note_word(self) -> None:
+        now = self._clock()
+        if self._is_thinking:
+            self._thinking_seconds += now - self._last_word_at
+        self._is_thinking, self._last_word_at = False, now
+
+    def message(
+        self, calls: tuple[ToolCall, ...] = (), *, turn_id: str, interrupted: bool = False
+    ) -> Message:
+        """Return the message with its usage and provider parts."""
+        usage: dict[str, Any] = self.usage.counts
+        if self.usage.model:
+            usage["model"] = self.usage.model
+        message = message_of(self.text, calls, turn_id=turn_id, interrupted=interrupted)
+        return replace(
+            message,
+            provider_parts=self.provider_parts,
+            usage=usage or None,
+            thoughts=self.thoughts,
+        )
+
     def calls(self, *, scope: str) -> tuple[ToolCall, ...]:
-        """Return the finished calls in order; arguments that are no JSON object are told to the model, not run."""
+        """Return the complete calls in order; invalid arguments are reported to the model instead of run."""
         return tuple(
             self._finish(call, scope=scope, position=position)
             for position, (_, call) in enumerate(sorted(self._calls.items()))
@@ -200,11 +343,9 @@ class Reply:
 
     def _finish(self, call: _Call, *, scope: str, position: int) -> ToolCall:
         problem, arguments = _parse("".join(call.arguments))
-        if position >= MOST_CALLS:
-            problem = f"one answer may ask for {MOST_CALLS} calls at most; ask for the others in the next one"
         is_last = position == len(self._calls) - 1
         if is_last and not arguments and self.stop_reason is StopReason.LENGTH:
-            # a call that was cut off before its first argument looks like one that needs none
+            # a call cut off before its first argument looks like one without arguments
             problem = "the arguments were cut off at the limit of the answer's length"
         return ToolCall(
             id=self._unique(_safe_id(call.id) or f"call_{position + 1}"),
@@ -213,6 +354,7 @@ class Reply:
             scope=scope,
             position=position,
             problem=problem,
+            most=self._most_calls,
         )
 
     def _unique(self, call_id: str) -> str:
@@ -240,11 +382,14 @@ def _safe_id(call_id: str) -> str:
 
 
 def _parse(arguments: str) -> tuple[str, dict[str, Any]]:
-    """Return what is wrong with the arguments, in words, or what they say."""
+    """Return the problem of the arguments, or their values."""
     if not arguments.strip():
         return "", {}
     try:
         parsed = _decode(arguments)
+    except RepeatedName as error:
+        name = shortened(error.name, limit=_NAME_SHOWN)
+        return f"the arguments give {name!r} more than once; give each name one value", {}
     except OverflowError:
         return "the arguments hold a number that is too large", {}
     except ValueError:
@@ -261,7 +406,7 @@ _TOO_DEEP = "the arguments are nested too deeply"
 
 
 def _refuse(constant: str) -> float:
-    """Python reads NaN and Infinity, which are no JSON: no database and no provider takes them back."""
+    """Reject NaN and Infinity: Python accepts them, but they are not JSON, and databases and providers reject them."""
     raise ValueError(constant)
 
 
@@ -272,7 +417,9 @@ def _finite(number: str) -> float:
     return value
 
 
-_decode = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite).decode
+_decode = json.JSONDecoder(
+    parse_constant=_refuse, parse_float=_finite, object_pairs_hook=unique_names
+).decode
 
 
 def _is_deeper(value: Any, depth: int) -> bool:

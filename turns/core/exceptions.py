@@ -1,33 +1,44 @@
-"""What can go wrong while a turn runs.
+"""The errors of a running turn.
 
 TurnCoreError
 ├── Fenced                another owner has taken the turn over, or it has ended
-├── NotStored             the turn is ours, but the database does not take what has happened
-└── TurnRefused           the turn cannot be run, or not to its end
+├── NotStored             this process still owns the turn, but its changes could not be stored
+└── TurnRefused           the turn cannot be run, or not completed
     └── ChatModelError    the chat model could not answer
 """
 
 
 class TurnCoreError(Exception):
-    """Base of what the core of turns raises."""
+    """The base class of the errors of a running turn."""
 
 
 class Fenced(TurnCoreError):
-    """The turn is not ours any more: write nothing, end its tools."""
+    """The turn has another owner, so its tools are ended and this process writes nothing more."""
 
 
 class NotStored(TurnCoreError):
-    """The turn is still ours, but what has happened in it could not be written down: it cannot go on."""
+    """This process still owns the turn, but cannot continue it because its changes could not be stored."""
 
 
 class TurnRefused(TurnCoreError):
-    """The turn cannot be run: a stable `code` and a sentence that is safe to show to the person."""
+    """The turn cannot run: a stable `code` and a sentence that is safe to show.
 
-    def __init__(self, code: str, message: str) -> None:
+    `detail` is for users who may see content: the provider's message, without secrets.
+    """
+
+    def __init__(self, code: str, message: str, *, detail: str = "") -> None:
         super().__init__(message)
         self.code = code
         self.message = message
+        self.detail = detail
 
 
 class ChatModelError(TurnRefused):
-    """The chat model could not answer."""
+    """The chat model could not answer.
+
+    If the request may be repeated, `cut_off` is the cause of the interruption, as the start of a sentence. If it
+    `is_too_long`, a shorter request may be accepted.
+    """
+
+    cut_off = ""
+    is_too_long = False

@@ -1,26 +1,31 @@
-"""Messages: what was said in a conversation, as blocks, and their JSON form on the wire."""
+"""Messages of a conversation as blocks, with their JSON wire format."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, Self
 
-from turns.core.wire import AttachmentContent, TextContent, ToolResultContent, ToolUseContent
+from turns.core.wire import (
+    AttachmentContent,
+    TextContent,
+    Thoughts,
+    ToolResultContent,
+    ToolUseContent,
+)
 
 Role = Literal["user", "assistant"]
-# A line that has room for one argument of a call shows the first of these that it has.
-MAIN_ARGUMENTS = ("command", "url", "path", "query", "task", "message", "seconds")
+# Where there is room for only one argument of a call, the first of these that exists is shown.
+MAIN_ARGUMENTS = ("command", "url", "path", "query", "task", "message")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextBlock:
-    """Something said in words."""
-
     text: str
 
     @property
     def is_blank(self) -> bool:
-        """Whether it says nothing; providers refuse a message of such blocks alone."""
+        """Whether the text is empty or blank; providers reject messages with only such blocks."""
         return not self.text.strip()
 
     def to_json(self) -> TextContent:
@@ -28,13 +33,13 @@ class TextBlock:
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
-        """Read the wire's form; a missing text is an empty one."""
+        """Read the wire format; missing text is treated as empty."""
         return cls(text=_text(raw.get("text")))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolUseBlock:
-    """A tool call that a model asked for; not `is_complete` if the stream was cut off inside it."""
+    """A tool call requested by a model; not `is_complete` if the stream was cut off inside it."""
 
     id: str
     name: str
@@ -43,11 +48,11 @@ class ToolUseBlock:
 
     @property
     def is_answerable(self) -> bool:
-        """Whether it may stand in a history: whole, with an id and a name."""
+        """Whether the call is complete, with an id and a name, so that a history may contain it."""
         return bool(self.is_complete and self.id and self.name)
 
     def to_json(self) -> ToolUseContent:
-        """Return the wire's form; `is_complete` is added only where it is False."""
+        """Return the wire format; `is_complete` is only included if it is False."""
         form: ToolUseContent = {
             "type": "tool_use",
             "id": self.id,
@@ -58,7 +63,7 @@ class ToolUseBlock:
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
-        """Read the wire's form; without an id, a name or a whole input it is not complete."""
+        """Read the wire format; without an id, a name or a complete input, it is incomplete."""
         id, name, input = (
             _text(raw.get("id")),
             _text(raw.get("name")),
@@ -72,7 +77,7 @@ class ToolUseBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResultBlock:
-    """What a tool call came to; `is_synthetic` if repair put it in and no tool ever said it."""
+    """The result of a tool call; `is_synthetic` if it was added by a repair instead of returned by the tool."""
 
     tool_use_id: str
     content: str
@@ -80,7 +85,7 @@ class ToolResultBlock:
     is_synthetic: bool = False
 
     def to_json(self) -> ToolResultContent:
-        """Return the wire's form; `is_synthetic` is added only where it is True."""
+        """Return the wire format; `is_synthetic` is only included if it is True."""
         form: ToolResultContent = {
             "type": "tool_result",
             "tool_use_id": self.tool_use_id,
@@ -91,7 +96,7 @@ class ToolResultBlock:
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
-        """Read the wire's form; content may be a list of text blocks, as some providers write."""
+        """Read the wire format; content may be a list of text blocks, as some providers write it."""
         return cls(
             tool_use_id=_text(raw.get("tool_use_id")),
             content=_content_text(raw.get("content")),
@@ -102,7 +107,7 @@ class ToolResultBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachmentBlock:
-    """A file that a person has attached, or an image that the call `tool_use_id` has shown.
+    """A file attached by a person, or an image returned by the call `tool_use_id`.
 
     Its `content` is read for a request and never kept in a history.
     """
@@ -118,7 +123,7 @@ class AttachmentBlock:
     content: bytes | None = field(default=None, compare=False, repr=False)
 
     def to_json(self) -> AttachmentContent:
-        """Return the wire's form; an image has its size in pixels, `tool_use_id` is added only where it says something."""
+        """Return the wire format; images include their size in pixels, `tool_use_id` is only included if set."""
         form: AttachmentContent = {
             "type": self.type,
             "attachment_id": self.attachment_id,
@@ -134,7 +139,7 @@ class AttachmentBlock:
 
     @classmethod
     def of_result(cls, image: Mapping[str, Any], *, tool_use_id: str) -> Self:
-        """Return the block of an image that a call has shown, from what is stored with the call."""
+        """Return the block of an image that a call returned, from the data stored with the call."""
         facts = {**image, "type": "image", "attachment_id": image.get("id")}
         return cls.from_json({**facts, "tool_use_id": tool_use_id})
 
@@ -153,20 +158,15 @@ class AttachmentBlock:
 
 
 Block = TextBlock | AttachmentBlock | ToolUseBlock | ToolResultBlock
-_KINDS: tuple[tuple[str, type[Block]], ...] = (
-    ("texts", TextBlock),
-    ("attachments", AttachmentBlock),
-    ("tool_uses", ToolUseBlock),
-    ("tool_results", ToolResultBlock),
-)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Message:
-    """What one side said at once; `interrupted` if it was cut off (H2).
+    """One message of either side; `interrupted` if it was cut off (H2).
 
-    Its `texts`, `attachments`, `tool_uses` and `tool_results` are the blocks of each kind, in order: sorted once, read
-    often. `origin` is whatever the caller knows it by; what repair makes of a message keeps its origin.
+    `origin` identifies the message for the caller; repaired messages keep it. `provider_parts` is the answer in the
+    provider's format, which its chat model compares with the content. `usage` is the cost of an answer. `thoughts` are
+    for people; no model reads them.
     """
 
     role: Role
@@ -174,44 +174,42 @@ class Message:
     turn_id: str | None = None
     interrupted: bool = False
     origin: object = field(default=None, compare=False, repr=False)
-    texts: tuple[TextBlock, ...] = field(init=False, compare=False, repr=False)
-    attachments: tuple[AttachmentBlock, ...] = field(init=False, compare=False, repr=False)
-    tool_uses: tuple[ToolUseBlock, ...] = field(init=False, compare=False, repr=False)
-    tool_results: tuple[ToolResultBlock, ...] = field(init=False, compare=False, repr=False)
-    _size: int = field(default=-1, init=False, compare=False, repr=False)
+    provider_parts: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
+    usage: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
+    thoughts: Thoughts | None = field(default=None, compare=False, repr=False)
 
-    def __post_init__(self) -> None:
-        kinds = {type(block) for block in self.content}
-        for name, kind in _KINDS:
-            if kind not in kinds:
-                blocks: tuple[Block, ...] = ()
-            elif len(kinds) == 1:
-                blocks = self.content
-            else:
-                blocks = tuple([block for block in self.content if type(block) is kind])
-            object.__setattr__(self, name, blocks)
+    @cached_property
+    def texts(self) -> tuple[TextBlock, ...]:
+        return tuple(block for block in self.content if isinstance(block, TextBlock))
+
+    @cached_property
+    def attachments(self) -> tuple[AttachmentBlock, ...]:
+        return tuple(block for block in self.content if isinstance(block, AttachmentBlock))
+
+    @cached_property
+    def tool_uses(self) -> tuple[ToolUseBlock, ...]:
+        return tuple(block for block in self.content if isinstance(block, ToolUseBlock))
+
+    @cached_property
+    def tool_results(self) -> tuple[ToolResultBlock, ...]:
+        return tuple(block for block in self.content if isinstance(block, ToolResultBlock))
 
     @property
     def visible(self) -> tuple[TextBlock | AttachmentBlock, ...]:
-        """What was said and shown, in order."""
-        if not self.attachments:
-            return self.texts
+        """Return the texts and files of the message in order."""
         return tuple(b for b in self.content if isinstance(b, TextBlock | AttachmentBlock))
 
-    @property
+    @cached_property
     def size(self) -> int:
-        """How many characters its blocks have as JSON, counted once: a long history has many, and each turn asks."""
-        if self._size < 0:
-            size = sum(len(json.dumps(block.to_json())) for block in self.content)
-            object.__setattr__(self, "_size", size)
-        return self._size
+        """Return the length of the message's blocks as JSON; cached, because each turn sums up a long history."""
+        return sum(len(json.dumps(block.to_json())) for block in self.content)
 
     @property
     def is_empty(self) -> bool:
         return all(isinstance(block, TextBlock) and block.is_blank for block in self.content)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the wire's form; `turn_id` and `interrupted` only where they say something."""
+        """Return the wire format; `turn_id` and `interrupted` are only included if set."""
         form: dict[str, Any] = {
             "role": self.role,
             "content": [block.to_json() for block in self.content],
@@ -224,7 +222,7 @@ class Message:
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
-        """Read the wire's form; unknown blocks are left out, a bare string is a text block."""
+        """Read the wire format; unknown blocks are dropped, and a plain string becomes a text block."""
         content = raw.get("content")
         parts = content if isinstance(content, list | tuple) else [content]
         turn_id = raw.get("turn_id")
@@ -237,7 +235,7 @@ class Message:
 
 
 def block_from_json(raw: object) -> Block | None:
-    """Read one block of any type; None if it is of none that we know."""
+    """Read one block of any type; None if the type is unknown."""
     if isinstance(raw, str):
         return TextBlock(text=raw)
     if not isinstance(raw, Mapping):
@@ -264,10 +262,10 @@ def _number(raw: object) -> int | None:
 
 
 def _input(raw: object) -> Mapping[str, Any] | None:
-    """Return a call's input, parsed if it came as JSON text; None if it is not a whole object."""
+    """Return a call's input, parsed if it is JSON text; None if it is not a complete object."""
     if isinstance(raw, str):
         try:
-            raw = json.loads(raw)
+            raw = json.loads(raw, object_pairs_hook=unique_names)
         except (ValueError, RecursionError):
             return None
     return raw if isinstance(raw, Mapping) else None
@@ -282,3 +280,20 @@ def _content_text(raw: object) -> str:
     return "\n".join(
         _text(block.get("text")) or json.dumps(block, default=repr) for block in blocks
     )
+
+
+class RepeatedName(ValueError):
+    """An object contains a name twice."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
+def unique_names(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the object of these pairs, as an `object_pairs_hook` of `json`. Raise `RepeatedName`."""
+    parsed = dict(pairs)
+    if len(parsed) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise RepeatedName(next(name for name in names if names.count(name) > 1))
+    return parsed

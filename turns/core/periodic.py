@@ -1,4 +1,4 @@
-"""Rounds: work that is done again and again at a steady pace, each kind in a task of its own."""
+"""Periodic work at a steady pace, each kind in a separate task."""
 
 import asyncio
 import logging
@@ -7,17 +7,18 @@ from collections.abc import Awaitable, Callable
 
 logger = logging.getLogger(__name__)
 
-SWEEP_LIMIT = 100  # rows that one sweep takes; what is left waits for the next one
-LEAST_PAUSE = 0.25  # of the interval: work that takes long shall not go on without a break
+SWEEP_LIMIT = 100  # rows per sweep; the next one continues
+LEAST_PAUSE = 0.25  # minimum pause, as a share of the interval, so that slow work does not run without a break
 
 
 def run_periodically(
     work: Callable[[], Awaitable[object]], *, name: str, interval: float, jitter: float = 0.0
 ) -> "asyncio.Task[None]":
-    """Return a task that awaits `work` every `interval` seconds, give or take the share `jitter`, until it is cancelled.
+    """Return a task that awaits `work` every `interval` seconds, varied by the share `jitter`, until it is cancelled.
 
-    The interval counts from start to start, so that slow work does not delay the next run.
-    Work that fails is logged under `name`, and tried again in the next round.
+    The interval is measured from start to start, so that slow work does not delay the next run. Failures are logged
+    under `name`, and the work is retried in the next round. Only the first of several equal failures is logged with its
+    traceback, so that an outage does not fill the log.
     """
     return asyncio.create_task(
         _repeat(work, name=name, interval=interval, jitter=jitter), name=name
@@ -28,12 +29,18 @@ async def _repeat(
     work: Callable[[], Awaitable[object]], *, name: str, interval: float, jitter: float
 ) -> None:
     now = asyncio.get_running_loop().time
-    begun_at = now()
+    started_at = now()
+    failure: type[Exception] | None = None
     while True:
         span = interval * random.uniform(1 - jitter, 1 + jitter)  # noqa: S311 - no secret
-        await asyncio.sleep(max(begun_at + span - now(), span * LEAST_PAUSE))
-        begun_at = now()
+        await asyncio.sleep(max(started_at + span - now(), span * LEAST_PAUSE))
+        started_at = now()
         try:
             await work()
-        except Exception:
-            logger.exception("A round failed: %s", name)
+        except Exception as error:
+            logger.error(  # noqa: TRY400 - with a traceback only if it is new
+                "A round failed: %s: %s", name, error, exc_info=type(error) is not failure
+            )
+            failure = type(error)
+        else:
+            failure = None

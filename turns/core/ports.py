@@ -1,8 +1,8 @@
-"""What the runner and the supervisor need from outside: a journal for one turn, a store for all."""
+"""The interfaces that the runner and the supervisor need: a journal for one turn, and a store for all turns."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 from uuid import UUID
 
 from governance import (
@@ -14,19 +14,28 @@ from governance import (
 )
 from turns.core.chat_model import Notice
 from turns.core.messages import Message, TextBlock
-from turns.core.requests import PendingRequest
-from turns.core.turns import TurnEnding
+from turns.core.prompt_changes import PromptChange, PromptHead
+from turns.core.turns import PendingRequest, TurnEnding
+from turns.core.window import KEEP_ALL, Kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """The history to send and what the model must be told of the turn before it (H5)."""
+    """The history for the model, with the note about the previous turn (H5).
+
+    `unchanged_from` is the turn since which prompts were only extended at the end, except for messages that were no
+    longer `kept`; None = since the first turn.
+    """
 
     messages: tuple[Message, ...]
     note: str = ""
+    unchanged_from: str | None = None
+    kept: Kept = KEEP_ALL
 
     def with_note(self) -> list[Message]:
-        """Put the note into the last message: in the instructions it would cost the provider's cache of all the others."""
+        """Add the note to the last message, because a note in the instructions would invalidate the provider's
+        cache of the other messages.
+        """
         if not self.note:
             return list(self.messages)
         block = TextBlock(text=self.note)
@@ -38,12 +47,11 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedTurn:
-    """A turn that this process owns from now on; `epoch` fences its writes. Spans in seconds.
+    """A turn that this process has claimed; `epoch` fences its writes. Durations are in seconds.
 
-    `token_limit` is the most tokens that it may use in all, in and out. `family_token_limit` is the same for all turns
-    of its family. None = no limit. `kind` says whether it answers a text, a voice, or another turn. `is_new`: it was
-    stored and claimed in one, so nothing was asked of it before. `prompt` and `agent_config` are there where they were
-    read with the claim. `traceparent` names the span in which its message was taken.
+    `token_limit` is the maximum of input and output tokens of the turn, `family_token_limit` that of its whole family;
+    None = no limit. `kind` is the kind of message: text, voice, or from another turn. `traceparent` is the span that
+    received the message. `user_id` is the conversation's owner.
     """
 
     id: UUID
@@ -54,68 +62,82 @@ class ClaimedTurn:
     turn_timeout: float | None
     step_limit: int
     parent_id: UUID | None = None
+    user_id: Any = None
     token_limit: int | None = None
     family_token_limit: int | None = None
     kind: ScopeKind = ScopeKind.TEXT_REPLY
-    is_new: bool = False
-    prompt: Prompt | None = None
-    agent_config: object = None
     traceparent: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """An assistant's message without calls: with it a turn ends, or was cut off."""
+    """An assistant message without calls, which ended a turn or was interrupted."""
 
     step: int
     message: Message
 
 
 class TurnJournal(Observer, Approver, Protocol):
-    """Writes one turn: every method persists, then publishes.
+    """Writes the changes of one turn: every method first persists, then publishes.
 
-    Each raises `Fenced` if the turn has another owner, and `NotStored` if the database does not take the write.
+    Each raises `Fenced` if the turn has another owner, and `NotStored` if the database does not accept the write.
     """
 
     @property
     def answer(self) -> Answer | None:
-        """What was said last, if it is not stored yet."""
+        """Return the last answer if it has not been stored yet."""
         ...
 
-    async def prompt(self) -> Prompt:
-        """Return the history up to and with this turn's user message: valid, repairs persisted (H3)."""
+    async def prompt(self, head: PromptHead) -> Prompt:
+        """Return the history including this turn's user message: valid, with repairs stored (H3).
+
+        The note is kept in the history. If the prompt does not extend the previous one, the person sees the reason.
+        """
         ...
+
+    async def keep(self, selection: Kept, change: PromptChange) -> None:
+        """Store which messages the next prompts contain, and notify the person of the change."""
 
     async def share_usage(self, usage: Mapping[str, int]) -> int:
-        """Store what the turn has cost so far; return what the other turns of its family have, in tokens."""
+        """Store the turn's usage so far; return the tokens used by the other turns of its family."""
         ...
 
     async def save_text(self, step: int, text: str) -> None:
-        """Store the text so far of the assistant message of a step; the first one begins it."""
+        """Store the text so far of a step's assistant message; create the message if necessary."""
 
     async def save_reply(
-        self, step: int, message: Message, calls: Sequence[ToolCall], *, interrupted: bool = False
+        self,
+        step: int,
+        message: Message,
+        calls: Sequence[ToolCall],
+        *,
+        interrupted: bool = False,
+        usage: Mapping[str, int] | None = None,
     ) -> None:
-        """Take the finished (or interrupted) assistant message and its calls. It is stored before any of them starts.
+        """Store the finished or interrupted assistant message and its calls, before any of them starts.
 
-        It may be stored with the start of the first one. One without calls may be kept as `answer`, which is stored with the
-        turn's end.
+        The turn's `usage` so far is stored with it, so that a crash does not lose it.
+
+        It may be stored together with the start of the first call. A message without calls may be kept as `answer`,
+        which is stored with the turn's end.
         """
 
-    def publish_text(self, text: str, offset: int, *, step: int) -> None:
-        """Push a delta without waiting; never fails."""
+    def publish_text(
+        self, text: str, offset: int, *, step: int, are_thoughts: bool = False
+    ) -> None:
+        """Push a delta of the answer or of the thoughts, without waiting; never fails."""
 
     async def notify(self, notice: Notice) -> None:
-        """Tell the person something that is no answer (an `error` event)."""
+        """Show the person a notice that is not part of the answer (an `error` event)."""
 
 
 class TurnStore(Protocol):
-    """Keeps turns; the supervisor's view of the database."""
+    """The supervisor's interface to the database."""
 
     async def claim_next(self) -> ClaimedTurn | None:
-        """Make the queued turn that is next ours and running; None if none can begin now.
+        """Claim the next queued turn; None if none can start now.
 
-        Next is the oldest one of whoever has the fewest turns at work; each conversation has one at a time.
+        The oldest turn of the user with the fewest active turns is next; each conversation runs one turn at a time.
         """
         ...
 
@@ -125,8 +147,12 @@ class TurnStore(Protocol):
         """Return the unsettled requests for these turns, and the decisions on these questions."""
         ...
 
+    async def pending_cancels(self, turn_id: UUID) -> Sequence[PendingRequest]:
+        """Return the unsettled cancel requests for a turn that has just started."""
+        ...
+
     def settle_requests(self, requests: Sequence[PendingRequest]) -> None:
-        """Let it be stored that these requests were applied, or came too late; nobody waits for that."""
+        """Queue requests for settling that were applied or came too late, without waiting."""
 
     async def end_turn(
         self,
@@ -137,27 +163,19 @@ class TurnStore(Protocol):
         usage: dict[str, int],
         outcomes: Mapping[str, ToolOutcome],
         answer: Answer | None = None,
-    ) -> bool:
-        """Give the turn its terminal status, once: close its calls, settle its requests.
+    ) -> None:
+        """Give the turn its final status, once; close its calls and settle its requests.
 
-        Return whether another turn may begin somewhere now; nobody was told of one that waited before that. `outcomes` are those of its last calls, by id, stored or not. `answer` is what it said last, if that is not
-        stored yet.
+        `outcomes` are the outcomes of the last step's calls, by id, whether stored or not. `answer` is the last answer
+        if it has not been stored yet.
         """
-        ...
 
     async def sweep(self, live: Callable[[], Collection[UUID]]) -> None:
-        """End the turns that have no live owner, and those that name this process although it runs only `live`.
+        """End turns without a live owner, and turns of this process that are not in `live`.
 
-        That is asked as late as can be, in any thread: what begins while the sweep waits is live.
+        `live` is called as late as possible, in any thread, so that it includes turns that started during the sweep.
         """
 
     async def find_deleted(self, live: Collection[UUID]) -> Collection[UUID]:
-        """Return the turns of `live` that are stored nowhere any more."""
-        ...
-
-    async def dispatch_again(self) -> None:
-        """Dispatch turns again that were queued a while ago and that nobody has claimed."""
-
-    async def waiting_conversations(self) -> list[UUID]:
-        """Return the conversations that have a queued turn and no live one, in the order in which they are next."""
+        """Return the ids in `live` of turns whose rows no longer exist."""
         ...

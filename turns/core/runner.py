@@ -1,41 +1,57 @@
-"""Runs one turn: streams from the chat model and hands tool calls to the executor, until an answer stands."""
+"""Runs one turn: streams answers, and passes their tool calls to the executor, until an answer has none."""
 
 import asyncio
+import json
 import logging
 from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from governance import (
     ApprovalRule,
+    Approver,
+    CallStatus,
     Cancellation,
     CancellationToken,
     CancelReason,
+    DeadlineChange,
+    Decision,
+    ErrorType,
     Host,
     KeepImage,
+    LateSettlement,
     LiveCall,
+    LoopAction,
     LoopDetector,
+    Observer,
     ScopeKind,
+    StillMine,
     ToolCall,
     ToolExecutor,
     ToolOutcome,
+    always_mine,
 )
 from turns.core.answering import Answering, WithFiles, without_files
-from turns.core.budget import TokenBudget
-from turns.core.chat_model import ChatModel, ChatRequest, Notice, ToolSpec, message_of
-from turns.core.clock import TurnClock, TurnFacts
+from turns.core.chat_model import (
+    AS_USUAL,
+    ChatModel,
+    ChatRequest,
+    ChatSettings,
+    Notice,
+    StreamLimits,
+    ToolSpec,
+)
 from turns.core.exceptions import ChatModelError, Fenced
+from turns.core.fitting import Fitting
 from turns.core.messages import AttachmentBlock, Message, TextBlock, ToolResultBlock
 from turns.core.ports import Answer, ClaimedTurn, TurnJournal
-from turns.core.prompt_markers import TIME_IS_UP
-from turns.core.requests import PendingTimeout
-from turns.core.slots import only_waits
-from turns.core.step_approver import StepApprover
-from turns.core.step_observer import StepObserver
-from turns.core.texts import STEP_LIMIT
+from turns.core.prompt_changes import PromptHead
+from turns.core.texts import STEP_LIMIT, STEP_REPEATED, TIME_IS_UP
 from turns.core.tracing import UNTRACED, Traced, describe_turn, step_span
-from turns.core.turns import TurnEnding, TurnStatus, ending_of
+from turns.core.turn_limits import TokenBudget, TurnClock, TurnMetadata
+from turns.core.turns import PendingTimeout, TurnEnding, TurnStatus, ending_of, only_waits
 
 logger = logging.getLogger(__name__)
 
@@ -44,37 +60,49 @@ REPORT_REQUEST = (
     "for: what you have done, what you have found, and what is missing."
 )
 
+REPEAT_PAUSE = 1.0  # seconds before a broken answer is requested again; increases each time
+_REPEATS = 3  # maximum retries of an answer that breaks off repeatedly
+_SHORTER = 3  # requests in a row, each of about half the length, after the provider has said that one is too long
 _COMPLETED = TurnEnding(status=TurnStatus.COMPLETED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnConfig:
-    """Who takes part in a turn: the chat model, its tools and instructions, the place it works in.
+    """The configuration of a turn: chat model, tools, instructions and workspace.
 
-    `allowed` has the names of the tools that may be called, None = all; `max_parallel` calls run at once. Where
-    `report_grace` is above 0, a turn whose time is up gets that many seconds to report what it has. `approval` is
-    the least strict rule that holds for every tool (D1). The person is told the `notices` at the beginning. `with_files`
-    adds the files to a history. `keep_image` keeps what calls show. `traced` is for its spans.
+    `allowed` has the names of the tools that may be called, None = all; at most `max_parallel` calls run concurrently.
+    An answer may request up to `most_calls` calls. If `report_grace` is above 0, a turn whose time is up gets that many
+    seconds to report its results so far. `approval` is the minimum rule for every tool (D1). The person sees the
+    `notices` at the start. `with_files` adds the files to a history. `depth` is the number of agents above the turn's.
+    `keep_image` stores an image that a call shows. `still_mine` checks that no other process has taken the turn.
+    `traced` is for its spans. With `repeats_steps`, an answer that was cut off is dropped and requested again; none of
+    its calls has run.
     """
 
     chat_model: ChatModel
     tools: tuple[ToolSpec, ...]
     instructions: str = ""
+    limits: StreamLimits | None = None
+    settings: ChatSettings = AS_USUAL
     workspace: Path | None = None
     make_workspace: Callable[[], Awaitable[object]] | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     allowed: Container[str] | None = None
     max_parallel: int | None = None
     report_grace: float = 0.0
+    most_calls: int = 100
     approval: ApprovalRule = ApprovalRule.NEVER
     notices: tuple[Notice, ...] = ()
     with_files: WithFiles = without_files
     keep_image: KeepImage | None = None
+    still_mine: StillMine = always_mine
+    depth: int = 0
     traced: Traced = UNTRACED
+    repeats_steps: bool = False
 
 
 class TurnRunner:
-    """One turn from its claim to its ending. Cancelled by its token; never writes after it was fenced."""
+    """Runs one turn from its claim to its ending. Its token cancels it. Once fenced, it writes nothing."""
 
     def __init__(
         self,
@@ -95,10 +123,12 @@ class TurnRunner:
         self._executor = executor
         self._journal = journal
         self._calls: dict[str, LiveCall] = {}
-        # What ends the turn while calls are still to be ended.
+        # The reason to end the turn, while its calls are still being ended.
         self.failure: BaseException | None = None
         self._after_step: Cancellation | None = None
-        self._work = CancellationToken(parent=token)  # calls and answers, but not the report
+        self._cut_off = 0  # answers in a row that broke off
+        self._too_long = 0  # requests in a row that were too long
+        self._work = CancellationToken(token)  # calls and answers, but not the report
         self.scope = str(turn.conversation_id)  # the conversation as governance sees it
         self._turn_id = str(turn.id)
         self._answering = Answering(
@@ -107,6 +137,7 @@ class TurnRunner:
             turn_id=self._turn_id,
             on_usage=self._budget.take,
             with_files=config.with_files,
+            most_calls=config.most_calls,
         )
         self._observer = StepObserver(
             journal,
@@ -116,42 +147,58 @@ class TurnRunner:
             is_voice=turn.kind is ScopeKind.VOICE,
         )
         self._host = self._make_host()
+        self._fitting = Fitting(
+            config.chat_model,
+            journal,
+            instructions=config.instructions,
+            tools=config.tools,
+            settings=config.settings,
+            limits=config.limits,
+            turn_id=self._turn_id,
+            ask=self._ask_aside,
+            tokens_left=lambda: self._budget.left,
+        )
 
     @property
     def usage(self) -> dict[str, int]:
-        """What the turn has cost so far, in tokens."""
-        return self._budget.usage
+        """The tokens that the turn has used so far, and how full its context window is."""
+        return {**self._budget.usage, **self._fitting.usage}
 
     @property
     def outcomes(self) -> Mapping[str, ToolOutcome]:
-        """What the calls of the last step came to so far, by id, whether that is stored or not."""
+        """The outcomes of the last step's calls so far, by id, whether stored or not."""
         return self._observer.outcomes
 
     @property
     def answer(self) -> Answer | None:
-        """What was said last, if that is not stored yet: it is stored with the turn's end."""
+        """The last answer if it has not been stored yet; it is then stored with the turn's end."""
         return self._journal.answer
 
     def find_call(self, tool_id: str) -> LiveCall | None:
-        """Return the call of this id if it waits or runs now."""
+        """Return the waiting or running call with this id."""
         return self._calls.get(tool_id)
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it only waits for a person or for another turn, which costs nothing here."""
+        """Whether the turn only waits for a person or for another turn, and so needs no slot."""
         return only_waits(
-            (call.status, call.tool is not None and call.tool.only_waits)
+            (
+                CallStatus.AWAITING_APPROVAL if _is_asking(call) else call.status,
+                call.tool is not None and call.tool.only_waits,
+            )
             for call in self._calls.values()
             if not call.status.is_terminal
         )
 
     @property
     def waiting_calls(self) -> list[LiveCall]:
-        """The calls that wait for a person's decision, from the moment at which people can see the question."""
-        return [call for call in self._calls.values() if call.question and call.question.is_open]
+        """The calls whose questions people can see and have not decided yet."""
+        return [call for call in self._calls.values() if _is_asking(call)]
 
     def set_timeout(self, call: LiveCall, change: PendingTimeout) -> None:
-        """Give a call another limit, from its start on if it waits; one without a limit has nothing to extend."""
+        """Set or extend a call's limit, which applies to a waiting call when it starts. A call without a limit is not
+        extended.
+        """
         if change.timeout_ms is not None:
             self._executor.set_deadline(call, change.timeout_ms / 1000, by=change.by)
         elif call.timeout is not None:
@@ -159,26 +206,26 @@ class TurnRunner:
             self._executor.set_deadline(call, timeout, by=change.by)
 
     def cancel_after_step(self, cancellation: Cancellation) -> None:
-        """Let the running step end, then stop."""
+        """Stop the turn after the current step."""
         self._after_step = self._after_step or cancellation
 
     async def run(self) -> TurnEnding:
-        """Run the turn and return how it ended; the caller stores the ending.
+        """Run the turn and return its ending, which the caller stores.
 
         Raises:
-            Fenced: the turn belongs to another owner now.
+            Fenced: the turn has another owner.
         """
         describe_turn(self.turn, self._config.traced, token=self._work)
         try:
-            prompt = await self._journal.prompt()
+            prompt = await self._journal.prompt(self._head())
             messages = prompt.with_note()
+            self._fitting.begin(prompt)
             for notice in self._config.notices:
                 await self._journal.notify(notice)
-            instructions = self._config.instructions
-            conversing = self._converse(messages, instructions=instructions)
+            conversing = self._converse(messages)
             ending = await self._answering.work(conversing) or self._ended_by_token()
             if ending.status is TurnStatus.TIMED_OUT and not self.token.is_cancelled:
-                await self._answering.work(self._report(messages, instructions=instructions))
+                await self._answering.work(self._report(messages))
                 return self._ended_by_token()
             return ending  # noqa: TRY300 - one of two ways out
         except Fenced:
@@ -190,28 +237,36 @@ class TurnRunner:
 
     @property
     def is_ending(self) -> bool:
-        """Whether the turn's work is being ended: its calls, and its answers but for a report."""
+        """Whether the turn's calls and answers are being ended, except for a report."""
         return self._work.is_cancelled
 
     def request_report(self) -> None:
-        """End the running work as out of time. Ask for a report if there is a grace for it."""
+        """End the running work because the turn's time is up, and request a report if there is time for one."""
         timed_out = Cancellation(reason=CancelReason.TIMEOUT)
         (self._work if self._config.report_grace > 0 else self.token).cancel(timed_out)
+
+    def _head(self) -> PromptHead:
+        config = self._config
+        return PromptHead.of(config.traced.chat_model, config.instructions, config.tools)
 
     def _make_host(self) -> Host:
         return Host(
             observer=self._observer,
             workspace=self._config.workspace,
             make_workspace=self._config.make_workspace,
-            metadata=TurnFacts(self._config.metadata, clock=self.clock),
+            metadata=TurnMetadata(self._config.metadata, clock=self.clock),
             allowed=self._config.allowed,
             max_parallel=self._config.max_parallel,
             approver=StepApprover(self._journal, clock=self.clock),
             approval=self._config.approval,
             keep_image=self._config.keep_image,
+            still_mine=self._config.still_mine,
+            user_id=self.turn.user_id,
+            agent=self.turn.agent,
+            depth=self._config.depth,
         )
 
-    async def _converse(self, messages: list[Message], *, instructions: str) -> TurnEnding:
+    async def _converse(self, messages: list[Message]) -> TurnEnding:
         while (cancellation := self._work.cancellation or self._after_step) is None:
             if self.steps >= self.turn.step_limit:
                 return _step_limit_reached(self.turn.step_limit)
@@ -220,55 +275,108 @@ class TurnRunner:
                 return self._budget.ending()
             self.steps += 1
             with step_span(self.steps):
-                ending = await self._take_step(messages, instructions=instructions)
+                ending = await self._take_step(messages)
             if ending is not None:
                 return ending
         return ending_of(cancellation)
 
-    async def _take_step(self, messages: list[Message], *, instructions: str) -> TurnEnding | None:
-        """Ask once, and run the calls of the answer. Return how the turn ends with that; None = it goes on."""
-        request = ChatRequest(
-            instructions=instructions,
-            messages=tuple(messages),
+    async def _request(
+        self, messages: Sequence[Message], *, token: CancellationToken
+    ) -> ChatRequest:
+        """Return the request for the next answer, with the messages that fit into the context window."""
+        await self._fitting.fit(messages, token=token)
+        prompt, unchanged_from = self._fitting.apply(messages)
+        return ChatRequest(
+            instructions=self._config.instructions,
+            messages=tuple(prompt),
             tools=self._config.tools,
             max_tokens=self._budget.left,
+            limits=self._config.limits,
+            settings=self._config.settings,
+            unchanged_from=unchanged_from,
         )
-        reply = await self._answering.ask(request, step=self.steps, token=self._work)
+
+    async def _take_step(self, messages: list[Message]) -> TurnEnding | None:
+        """Request one answer and run its calls. Return the turn's ending; None = the turn continues."""
+        request = await self._request(messages, token=self._work)
+        if self._budget.is_used_up:  # by a summary
+            return self._budget.ending()
+        repeats = self._config.repeats_steps and self._cut_off < _REPEATS
+        try:
+            reply = await self._answering.ask(
+                request, step=self.steps, token=self._work, drops_cut_off=repeats
+            )
+        except ChatModelError as error:
+            if error.is_too_long and await self._make_shorter(messages, token=self._work):
+                return None
+            if not repeats or not error.cut_off:
+                raise
+            await self._wait_to_repeat(error)
+            return None
+        self._cut_off = self._too_long = 0
         if reply is None:
             return self._ended_by_token()
+        self._fitting.measure([*messages, reply.message(turn_id=self._turn_id)])
         if not reply.has_calls:
             return self._budget.ending() if self._budget.has_cut_off(reply) else _COMPLETED
         calls = reply.calls(scope=self.scope)
-        message = message_of(reply.text, calls, turn_id=self._turn_id)
-        await self._journal.save_reply(self.steps, message, calls)
-        await self._share_usage()  # whoever is set to work now has less left
+        message = reply.message(calls, turn_id=self._turn_id)
+        await self._journal.save_reply(self.steps, message, calls, usage=self.usage)
+        await self._share_usage()  # sub-agents that are started now have fewer tokens left
         messages.extend((message, await self._call_tools(calls)))
         return None
 
+    async def _ask_aside(self, request: ChatRequest) -> str:
+        """Return the answer to a request for a summary. While the turn reports, return nothing, because it has little
+        time.
+        """
+        return await self._answering.ask_aside(request, step=self.steps, token=self._work)
+
+    async def _make_shorter(self, messages: Sequence[Message], *, token: CancellationToken) -> bool:
+        """Leave out more of the prompt, so that the step's request, which had no answer, can be repeated."""
+        self._too_long += 1
+        if self._too_long > _SHORTER:
+            return False
+        if not await self._fitting.shrink(messages, token=token):
+            return False
+        self.steps -= 1
+        return True
+
+    async def _wait_to_repeat(self, error: ChatModelError) -> None:
+        """Notify the person that an answer was dropped, and wait before the next step requests it again."""
+        self._cut_off += 1
+        wait = REPEAT_PAUSE * self._cut_off
+        message = STEP_REPEATED % {"reason": error.cut_off, "wait": f"{wait:g}"}
+        await self._journal.notify(
+            Notice(code="retrying", message=message, wait=wait, reason=error.cut_off)
+        )
+        with self._work.watched() as cancelled:
+            await asyncio.wait({cancelled}, timeout=wait)
+
     def _ended_by_token(self) -> TurnEnding:
-        """The turn's own cancellation counts before that of its work: it may have come during the report."""
+        """Return the ending of a cancelled turn. A cancel of the turn itself takes precedence over that of its work,
+        because it may have arrived during the report.
+        """
         cancellation = self.token.cancellation or self._work.cancellation
         return ending_of(cancellation or Cancellation(reason=CancelReason.ERROR))
 
     async def _share_usage(self) -> None:
-        """Tell what was used here, and learn what the sub-agents, and who else works for the same turn, have used."""
+        """Store the tokens used here, and read those used by the other turns of the family."""
         if self._budget.family_limit is not None:
             self._budget.others = await self._journal.share_usage(self.usage)
 
-    async def _report(self, messages: Sequence[Message], *, instructions: str) -> None:
-        """Ask once more, without tools and for a bounded time, for what the turn has come to."""
+    async def _report(self, messages: Sequence[Message]) -> None:
+        """Request a report of the results so far, as text only and in bounded time."""
         await self._share_usage()
-        if self._budget.is_used_up:
-            return
-        self.steps += 1
-        request = self._report_request(messages, instructions=instructions)
         timed_out = Cancellation(reason=CancelReason.TIMEOUT)
         timer = asyncio.get_running_loop().call_later(
             self._config.report_grace, self.token.cancel, timed_out
         )
+        text = self._answering.cut_off
+        before = (*messages, text) if text else messages
         try:
-            with step_span(self.steps):
-                await self._answering.ask(request, step=self.steps, token=self.token, is_last=True)
+            while not self._budget.is_used_up and not await self._has_reported(before):
+                pass
         except ChatModelError:
             logger.warning(
                 "A chat model gave no report", extra={"turn_id": str(self.turn.id)}, exc_info=True
@@ -276,25 +384,27 @@ class TurnRunner:
         finally:
             timer.cancel()
 
-    def _report_request(self, messages: Sequence[Message], *, instructions: str) -> ChatRequest:
-        said = self._answering.cut_off
-        before = (*messages, said) if said else messages
-        wanted = Message(role="user", content=(TextBlock(text=REPORT_REQUEST),))
-        return ChatRequest(
-            instructions=instructions,
-            messages=(*before, wanted),
-            max_tokens=self._budget.left,
-        )
+    async def _has_reported(self, messages: Sequence[Message]) -> bool:
+        """Request a report. Return False if the prompt was too long and has been shortened."""
+        self.steps += 1
+        question = Message(role="user", content=(TextBlock(text=REPORT_REQUEST),))
+        request = await self._request(messages, token=self.token)
+        request = replace(request, messages=(*request.messages, question), may_call=False)
+        try:
+            with step_span(self.steps):
+                await self._answering.ask(request, step=self.steps, token=self.token, is_last=True)
+        except ChatModelError as error:
+            if error.is_too_long and await self._make_shorter(messages, token=self.token):
+                return False
+            raise
+        return True
 
     async def _call_tools(self, calls: Sequence[ToolCall]) -> Message:
-        """Run the calls of a step side by side; return their results in call order (P1)."""
+        """Run the calls of a step concurrently; return their results in call order (P1)."""
         self._observer.begin_step(self.steps)
         self._calls = {call.id: self._executor.prepare(call, token=self._work) for call in calls}
         try:
-            if len(calls) == 1:  # it needs no task to run beside
-                await self._executor.execute(self._calls[calls[0].id], host=self._host)
-            else:
-                await self._await_all()
+            await self._await_all()
         finally:
             self._calls = {}
         outcomes = self._observer.outcomes
@@ -323,6 +433,7 @@ class TurnRunner:
         except asyncio.CancelledError:
             for task in tasks:
                 task.cancel()
+            await asyncio.wait(tasks)  # soon, because a cancelled executor does not wait for bodies
             raise
         errors = [error for task in tasks if (error := task.exception()) is not None]
         if errors:
@@ -339,3 +450,129 @@ def _step_limit_reached(limit: int) -> TurnEnding:
 
 def _block(call: ToolCall, outcome: ToolOutcome) -> ToolResultBlock:
     return ToolResultBlock(tool_use_id=call.id, content=outcome.result, is_error=outcome.is_error)
+
+
+def _is_asking(call: LiveCall) -> bool:
+    """Whether a person can see a question of the call: before it runs, or a form of its running body."""
+    return call.question is not None and call.question.is_open
+
+
+_CANCELLED = (ErrorType.CANCELLED, ErrorType.NOT_STARTED)
+
+
+def in_voice(outcome: ToolOutcome) -> ToolOutcome:
+    """Return the outcome for a voice turn: a cancelled call becomes JSON, which models do not mistake for a failure to
+    retry (C8).
+    """
+    if outcome.error_type not in _CANCELLED or outcome.ended_by is None:
+        return outcome
+    result = {
+        "ok": False,
+        "cancelled": True,
+        "disposition": outcome.disposition.value,
+        "error": {"message": outcome.result},
+    }
+    return replace(outcome, result=json.dumps(result, ensure_ascii=False))
+
+
+class StepApprover:
+    """Passes the questions of a step to the journal, and pauses the turn's clock while one is open."""
+
+    def __init__(self, journal: Approver, *, clock: TurnClock) -> None:
+        self._journal = journal
+        self._clock = clock
+
+    async def ask(self, call: LiveCall) -> Decision | None:
+        """Ask the question; the clock is paused from the time when people see it."""
+        earlier = await self._journal.ask(call)
+        if earlier is None:
+            self._clock.pause()
+        return earlier
+
+    async def conclude(self, call: LiveCall, decision: Decision) -> Decision:
+        """Resume the clock, and return the effective decision."""
+        self._clock.resume()
+        return await self._journal.conclude(call, decision)
+
+
+class StepObserver:
+    """Passes the calls of the steps to the journal, and adds the loop detector's warnings to their results (A4).
+
+    `outcomes` are the outcomes of the last step. Once `token` is cancelled, no warnings are added. `halt` ends the
+    turn.
+    """
+
+    def __init__(
+        self,
+        journal: TurnJournal,
+        loops: LoopDetector,
+        *,
+        token: CancellationToken,
+        halt: Callable[[Cancellation], object],
+        is_voice: bool = False,
+    ) -> None:
+        self.outcomes: dict[str, ToolOutcome] = {}
+        self._journal: Observer = journal
+        self._loops = loops
+        self._step = 0
+        self._token = token
+        self._halt = halt
+        self._is_voice = is_voice
+
+    def begin_step(self, step: int) -> None:
+        """Observe the calls of this step from now on."""
+        self._step = step
+        self.outcomes = {}
+
+    async def call_queued(self, call: LiveCall) -> None:
+        with suppress(Fenced):  # the turn has ended, so there is nothing to report
+            await self._journal.call_queued(call)
+
+    async def call_started(self, call: LiveCall) -> None:
+        await self._journal.call_started(call)
+
+    async def call_progressed(self, call: LiveCall) -> None:
+        with suppress(Fenced):
+            await self._journal.call_progressed(call)
+
+    async def deadline_moved(self, call: LiveCall, change: DeadlineChange) -> None:
+        with suppress(Fenced):
+            await self._journal.deadline_moved(call, change)
+
+    async def call_cancelling(self, call: LiveCall) -> None:
+        with suppress(Fenced):
+            await self._journal.call_cancelling(call)
+
+    async def call_ended(self, call: LiveCall, outcome: ToolOutcome) -> None:
+        judged = self._judge(call, outcome)
+        outcome = self.outcomes[call.id] = in_voice(judged) if self._is_voice else judged
+        await self._journal.call_ended(call, outcome)
+
+    async def call_settled_late(self, call: LiveCall, late: LateSettlement) -> None:
+        await self._journal.call_settled_late(call, late)
+
+    def _judge(self, call: LiveCall, outcome: ToolOutcome) -> ToolOutcome:
+        if self._token.is_cancelled or _was_stopped(outcome):
+            return outcome
+        if call.tool is not None and call.tool.loop_exempt:
+            return outcome
+        verdict = self._loops.observe(
+            call.call.tool_name,
+            call.call.input,
+            outcome.result,
+            is_error=outcome.is_error,
+            step=self._step,
+        )
+        if verdict.action is LoopAction.HALT:
+            self._halt(Cancellation(reason=CancelReason.LOOP, note=verdict.text))
+        return (
+            replace(outcome, result=f"{outcome.result}\n{verdict.text}")
+            if verdict.text
+            else outcome
+        )
+
+
+def _was_stopped(outcome: ToolOutcome) -> bool:
+    """Whether the call was ended from outside: by a person, a parent turn or the server."""
+    by = outcome.ended_by
+    return by is not None and not by.reason.row.is_avoidable

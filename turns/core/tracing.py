@@ -1,19 +1,19 @@
-"""The spans of a turn: `invoke_agent`, in it the steps, in each step its `chat`. Governance traces its tool calls."""
+"""The spans of a turn: `invoke_agent`, its steps, and a `chat` in each step. Governance traces the tool calls."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from governance import CancellationToken, Span, enclosing, is_traced
+from governance import CancellationToken, Span, enclosing
 from turns.core.chat_model import ChatRequest, Reply, StopReason
 from turns.core.exceptions import ChatModelError
 from turns.core.messages import Block, Message, TextBlock, ToolResultBlock, ToolUseBlock
 from turns.core.ports import ClaimedTurn
 from turns.core.turns import TurnEnding, TurnStatus
 
-_PROVIDERS = {"google": "gcp.gen_ai"}  # the others have our names in the conventions, too
+_PROVIDERS = {"google": "gcp.gen_ai"}  # for the others, the conventions use the same names
 _FINISH_REASONS = {
     StopReason.END: "stop",
     StopReason.TOOL_CALLS: "tool_call",
@@ -24,19 +24,18 @@ _FAILURES = {TurnStatus.TIMED_OUT: "timeout", TurnStatus.INTERRUPTED: "interrupt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traced:
-    """What the spans of a turn may say: its chat model's name in the settings. It says texts only if it `shows_content`."""
+    """Data for the spans of a turn: the name of its chat model, and whether they include texts (`shows_content`)."""
 
     chat_model: str = ""
     shows_content: bool = False
 
 
 UNTRACED = Traced()
-_NO_SPAN = nullcontext()
-_described: ContextVar[Traced] = ContextVar("what is traced of this turn", default=UNTRACED)
+_described: ContextVar[Traced] = ContextVar("traced_turn", default=UNTRACED)
 
 
 def turn_span(turn: ClaimedTurn) -> Span:
-    """Begin the span of a turn: below the one in which its message was taken, in whatever process that was."""
+    """Start the span of a turn, as a child of the span that received its message in any process."""
     return Span(
         f"invoke_agent {turn.agent}",
         {"gen_ai.operation.name": "invoke_agent"},
@@ -50,20 +49,20 @@ def turn_span(turn: ClaimedTurn) -> Span:
 
 
 def describe_turn(turn: ClaimedTurn, traced: Traced, *, token: CancellationToken) -> None:
-    """Say on the turn's span, which encloses this, what is known by now; `token` ends the turn's work."""
+    """Add the known attributes to the turn's current span; `token` ends the turn."""
     span = enclosing()
     if span is None:
         return
-    _described.set(traced)  # for the requests, which are made in tasks of this one
+    _described.set(traced)  # for the requests, which run in child tasks
     span.set(_names(traced.chat_model))
     token.on_cancel(span.note_request)
     span.shows_content = traced.shows_content
-    said = Message(role="user", content=(TextBlock(text=turn.user_message),))
-    span.show(lambda: {"gen_ai.input.messages": _plain([said])})
+    message = Message(role="user", content=(TextBlock(text=turn.user_message),))
+    span.show(lambda: {"gen_ai.input.messages": _plain([message])})
 
 
 def note_ending(span: Span, ending: TurnEnding | None, *, usage: Mapping[str, int]) -> None:
-    """Say how the turn ends; None = it is not ours any more."""
+    """Record the turn's ending; None = this process no longer owns it."""
     span.set(_tokens(usage.get("input_tokens", 0), usage.get("output_tokens", 0)))
     if ending is None:
         span.fail("fenced")
@@ -74,19 +73,13 @@ def note_ending(span: Span, ending: TurnEnding | None, *, usage: Mapping[str, in
         span.fail(failure or "error")
 
 
-def step_span(number: int) -> AbstractContextManager[object]:
-    return Span("step", {"turnkeeper.step": number}) if is_traced() else _NO_SPAN
-
-
-def chat_span(
-    request: ChatRequest, reply: Reply, *, token: CancellationToken
-) -> AbstractContextManager[None]:
-    """Trace a request to the chat model, whose answer is collected in `reply`, however it ends."""
-    return _chat_span(request, reply, token=token) if is_traced() else _NO_SPAN
+def step_span(number: int) -> Span:
+    return Span("step", {"turnkeeper.step": number})
 
 
 @contextmanager
-def _chat_span(request: ChatRequest, reply: Reply, *, token: CancellationToken) -> Iterator[None]:
+def chat_span(request: ChatRequest, reply: Reply, *, token: CancellationToken) -> Iterator[None]:
+    """Trace a request to the chat model, with the answer collected in `reply`."""
     names = _names(_described.get().chat_model)
     attributes = {
         "gen_ai.operation.name": "chat",
@@ -110,7 +103,7 @@ def _chat_span(request: ChatRequest, reply: Reply, *, token: CancellationToken) 
 
 
 def _names(chat_model: str) -> dict[str, str]:
-    """The provider and its model, by the name in the settings; a model of the site's own is both."""
+    """Return the provider and the model from the name in the settings. The name of a site's own model is used as both."""
     provider, _colon, model = chat_model.partition(":")
     return {
         "gen_ai.provider.name": _PROVIDERS.get(provider, provider),
@@ -118,19 +111,18 @@ def _names(chat_model: str) -> dict[str, str]:
     }
 
 
-def _tokens(taken: int, given: int) -> dict[str, int | None]:
-    """What was used, where it is known."""
+def _tokens(input_tokens: int, output_tokens: int) -> dict[str, int | None]:
     return {
-        "gen_ai.usage.input_tokens": taken or None,
-        "gen_ai.usage.output_tokens": given or None,
+        "gen_ai.usage.input_tokens": input_tokens or None,  # 0 = unknown
+        "gen_ai.usage.output_tokens": output_tokens or None,
     }
 
 
 def _finish_reason(reply: Reply) -> str:
-    """Why the answer ended; not every chat model says that it did for its calls."""
-    said = reply.stop_reason
-    ended_for_calls = said is StopReason.END and reply.has_calls
-    return _FINISH_REASONS[StopReason.TOOL_CALLS if ended_for_calls else said]
+    reason = reply.stop_reason
+    if reason is StopReason.END and reply.has_calls:  # not every chat model reports it
+        reason = StopReason.TOOL_CALLS
+    return _FINISH_REASONS[reason]
 
 
 def _request(request: ChatRequest) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""How a turn ends, whoever ends it, and what follows from that."""
+"""The end of a turn for any reason, and its consequences: reports, recovery, deletions."""

@@ -1,1 +1,1 @@
-"""What is told of turns: the numbered log, the sinks, notifications after a change, answers to cancel words."""
+"""How changes of turns are reported: the event log, its sinks, notifications, and answers to cancel words."""

@@ -1,6 +1,6 @@
-"""What the server's log says of turns. Each cancel has a line when it is accepted and settled. Each end and repair has one, too.
+"""The server log's lines about turns: accepted and settled cancels, ends, repairs, and changes of limits.
 
-Another limit for one call has its line, too. A line is written once the change is committed. It has ids and statuses, never what people wrote.
+A line is written after the commit. It contains ids and statuses, never texts that people wrote.
 """
 
 import logging
@@ -9,13 +9,12 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from django.db import transaction
-
+from governance.db import on_commit
 from turns.core.repairs import Repair
 from turns.core.turns import TurnStatus
 from turns.models import CancelRequest, Conversation, DeadlineOrder, Turn
 
-logger = logging.getLogger("turns.log_lines")  # a name that log files are searched for
+logger = logging.getLogger("turns.log_lines")  # log files are searched by this name
 
 
 def cancel_accepted(request: CancelRequest) -> None:
@@ -25,22 +24,22 @@ def cancel_accepted(request: CancelRequest) -> None:
 
 
 def cancel_settled(request: CancelRequest) -> None:
-    """Say that what was asked has come true, and how long that took."""
+    """Log that a cancel has taken effect, and how long that took."""
     facts = {"outcome": request.outcome, "settled_ms": request.settled_ms}
     _say("A cancel was settled", {**_of_request(request), **facts})
 
 
 def deadline_accepted(turn: Turn, order: DeadlineOrder, *, by_id: Any) -> None:
-    """Log that a person's request for another limit of one call is stored. Which limit it gets is on the call's row."""
+    """Log that a request to change a call's limit is stored. The resulting limit is in the call's row."""
     ids = {"turn_id": turn.pk, "conversation_id": turn.conversation_id, "call_id": order.tool_id}
-    wanted = {"timeout_ms": order.timeout_ms, "extend_ms": order.extend_ms}
-    _say("Another limit for a call was accepted", {**ids, "by_id": by_id, **wanted})
+    limits = {"timeout_ms": order.timeout_ms, "extend_ms": order.extend_ms}
+    _say("Another limit for a call was accepted", {**ids, "by_id": by_id, **limits})
 
 
 def turn_ended(
     conversation: Conversation, turn: Turn, *, status: TurnStatus, duration_ms: int, **facts: Any
 ) -> None:
-    """Say that a turn is over; `facts` say more of why."""
+    """Log that a turn is over; `facts` give the details."""
     ids = {
         "turn_id": turn.pk,
         "conversation_id": conversation.pk,
@@ -51,7 +50,7 @@ def turn_ended(
 
 
 def history_repaired(conversation_id: UUID, repairs: Iterable[Repair], *, found_when: str) -> None:
-    """Say what was put right in a history, and why."""
+    """Log the repairs of a history, with their causes."""
     for repair in repairs:
         facts = {"kind": repair.kind.value, "cause": repair.cause.name, "found_when": found_when}
         ids = {
@@ -67,4 +66,4 @@ def _of_request(request: CancelRequest) -> dict[str, Any]:
 
 
 def _say(sentence: str, facts: Mapping[str, Any]) -> None:
-    transaction.on_commit(partial(logger.info, sentence, extra=dict(facts)), robust=True)
+    on_commit(partial(logger.info, sentence, extra=dict(facts)), robust=True)

@@ -1,7 +1,7 @@
-"""News: what is to be told of a change once it is committed, by whatever it was caused (C2, C12).
+"""Notifications: the messages to send after a change is committed (C2, C12).
 
-Every cancel and every end of a turn has the same two things to tell. These are events, and the requests to the owners
-of turns. Both are hints: the rows are the truth.
+Every cancel and every end of a turn leads to events to publish, and to requests to the owners of turns. Both are hints,
+because the rows are authoritative.
 """
 
 import asyncio
@@ -9,19 +9,20 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from turns.core.requests import PendingRequest
+from turns.core.turns import PendingRequest
 from turns.events import acknowledgements, log, sinks
 
 NotifyOwner = Callable[[UUID, Sequence[PendingRequest]], Awaitable[None]]
-"""Tells a process what was stored for its turns."""
+"""Notifies a process of stored requests for its turns."""
 
 
 @dataclass(slots=True)
 class Notifications:
-    """Events to publish by conversation, requests by the process that owns their turns, answers that may be due.
+    """Events by conversation, requests by owning process, and answers that may be due.
 
-    `cancelled` is how many turns were asked to stop. `has_left_out` says that some were not, since somebody was writing
-    their conversations.
+    `cancelled` is the number of cancelled turns. `has_left_out`: some were skipped because their conversations were
+    locked. `reports_wait`: some reports of sub-agents are not delivered, perhaps because they wait for the end of a
+    turn.
     """
 
     batches: list[log.Batch] = field(default_factory=list)
@@ -29,14 +30,15 @@ class Notifications:
     answers: list[int] = field(default_factory=list)
     cancelled: int = 0
     has_left_out: bool = False
+    reports_wait: bool = False
 
     def ask(self, owner_id: UUID | None, request: PendingRequest) -> None:
-        """Take in what the owner of a turn is asked for. Nobody can be told of a turn that has none."""
+        """Add a request to the owner of a turn; a turn without an owner is ignored."""
         if owner_id is not None:
             self.requests.setdefault(owner_id, []).append(request)
 
     def add(self, other: "Notifications") -> None:
-        """Take in what there is to tell of others."""
+        """Merge other notifications into these."""
         self.batches += other.batches
         for owner_id, requests in other.requests.items():
             self.requests.setdefault(owner_id, []).extend(requests)
@@ -46,15 +48,17 @@ class Notifications:
 
 
 async def notify(notifications: Notifications, *, notify_owner: NotifyOwner) -> None:
-    """Publish the events, and tell all owners meanwhile, so that none waits for a broker or for another.
+    """Publish the events and notify all owners concurrently, so that none waits for a broker or for another owner.
 
-    What gets lost, polls find.
+    Polls make up for lost notifications.
     """
     if not notifications.requests:
         await _publish(notifications)
         return
-    told = (notify_owner(owner_id, asked) for owner_id, asked in notifications.requests.items())
-    await asyncio.gather(_publish(notifications), *told)
+    notices = (
+        notify_owner(owner_id, requests) for owner_id, requests in notifications.requests.items()
+    )
+    await asyncio.gather(_publish(notifications), *notices)
 
 
 async def _publish(notifications: Notifications) -> None:

@@ -1,4 +1,4 @@
-"""Sinks: who is told of turn events once they are stored; registered by the apps above before the server starts."""
+"""Sinks receive the stored events of turns; the apps above register them before the server starts."""
 
 import asyncio
 import logging
@@ -12,10 +12,10 @@ _FAILED = "An event could not be published"
 
 
 class EventSink(Protocol):
-    """Takes events in the form of the wire. Losing one is allowed: the log has it (invariant 2).
+    """Receives events in wire format. It may lose some, because the log has them (invariant 2).
 
-    A sink may have a function `push(conversation_id, delta)`. It gets the streamed text there, at once, and must not
-    wait. Any other sink gets the text by `publish` too, from a task of its own.
+    A sink may have a function `push(conversation_id, delta)`, which gets streamed text immediately and must not block.
+    Other sinks get the text through `publish`, from a separate task.
     """
 
     async def publish(self, conversation_id: UUID, event: dict[str, Any]) -> None: ...
@@ -25,7 +25,7 @@ Push = Callable[[UUID, dict[str, Any]], None]
 
 
 class Relay:
-    """Passes streamed text on in the background: in order, and what waits of one answer as one piece."""
+    """Forwards streamed text in the background, in order, and merges waiting pieces of the same answer."""
 
     def __init__(self, publish: Callable[[UUID, dict[str, Any]], Awaitable[None]]) -> None:
         self._publish = publish
@@ -45,7 +45,7 @@ class Relay:
             waiting.append(delta)
 
     async def drain(self, conversation_id: UUID) -> None:
-        """Wait until the pieces of a conversation are passed on: an event comes after the text before it."""
+        """Wait until the pieces of a conversation have been forwarded, because an event must follow the text before it."""
         task = self._tasks.get(conversation_id)
         if task is not None and task.get_loop() is asyncio.get_running_loop():
             await asyncio.wait({task})
@@ -63,7 +63,7 @@ class Relay:
 
 
 class _Registered:
-    """A sink with the way that text takes to it."""
+    """A registered sink with the function that passes streamed text to it."""
 
     def __init__(self, sink: EventSink) -> None:
         self.sink = sink
@@ -82,34 +82,35 @@ _registered: list[_Registered] = []
 
 
 def register(sink: EventSink) -> None:
-    """Add a sink; the same one twice counts once."""
-    if all(known.sink != sink for known in _registered):
+    """Add a sink; a second registration has no effect."""
+    if all(registration.sink != sink for registration in _registered):
         _registered.append(_Registered(sink))
 
 
 def unregister(sink: EventSink) -> None:
-    _registered[:] = [known for known in _registered if known.sink != sink]
+    _registered[:] = [registration for registration in _registered if registration.sink != sink]
 
 
 async def publish(conversation_id: UUID, events: Iterable[dict[str, Any]]) -> None:
-    """Tell every sink of every event; one that fails is logged and never fails the turn."""
+    """Send every event to every sink; failures are logged and do not affect the turn."""
     for event in events:
-        for known in tuple(_registered):
+        for registration in tuple(_registered):
             try:
-                await known.publish(conversation_id, event)
+                await registration.publish(conversation_id, event)
             except Exception:
                 logger.exception(_FAILED, extra={"conversation_id": str(conversation_id)})
 
 
 def push(conversation_id: UUID, delta: dict[str, Any]) -> None:
-    """Tell every sink of a piece of streamed text, without waiting for any."""
-    for known in tuple(_registered):
+    """Send a piece of streamed text to every sink without waiting."""
+    for registration in tuple(_registered):
         try:
-            known.push(conversation_id, delta)
+            registration.push(conversation_id, delta)
         except Exception:
             logger.exception(_FAILED, extra={"conversation_id": str(conversation_id)})
 
 
 def _continues(before: dict[str, Any], delta: dict[str, Any]) -> bool:
     ends_at = before["offset"] + len(before["text"])
-    return bool(delta["turn_id"] == before["turn_id"] and delta["offset"] == ends_at)
+    is_of_it = (delta["type"], delta["turn_id"]) == (before["type"], before["turn_id"])
+    return bool(is_of_it and delta["offset"] == ends_at)

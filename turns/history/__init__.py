@@ -1,1 +1,1 @@
-"""What was said: messages, reports of sub-agents, and the history that a chat model gets."""
+"""The messages of conversations, the reports of sub-agents, and the history for a chat model."""

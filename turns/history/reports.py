@@ -1,26 +1,25 @@
-"""Reports: what the turn of a sub-agent has come to, for the agent it worked for (C10; sync ORM)."""
+"""Reports: the result of a sub-agent's turn, for its parent agent (C10; sync ORM)."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db.models import BooleanField, Case, Exists, Expression, OuterRef, Q, QuerySet, When
+from django.db.models import Q, QuerySet
 
 from governance import Cancellation, CancelReason, CancelSource, excerpt
 from governance.durations import format_duration
-from turns.core.prompt_markers import SUB_AGENT
+from turns.core.texts import SUB_AGENT
 from turns.core.turns import TurnStatus
 from turns.models import Conversation, Message, Turn
+from turns.storage.turn_rows import REPORT_WAITS
 
 REPORT_LENGTH = 20_000
 
-_WAITING = Q(is_detached=True, delivered_at=None, parent__isnull=False)
 _ENDED = [status.value for status in TurnStatus if status.is_terminal]
-# The parent's status is excluded, not asked for: so SQLite begins with the undelivered turns, which are few.
+# Excluding the parent's status makes SQLite start with the undelivered turns, which are few.
 UNDELIVERED = (
-    _WAITING
+    REPORT_WAITS
     & Q(parent__replaced_by=None)
     & ~Q(
         parent__status__in=[
@@ -32,7 +31,7 @@ UNDELIVERED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """How a sub-agent's turn ended: `text` is what it said last, `reason` a sentence where it did not complete."""
+    """How a sub-agent's turn ended: `text` is its last message, `reason` a sentence if it did not complete."""
 
     turn_id: UUID
     conversation_id: UUID
@@ -57,36 +56,27 @@ def report_of(turn: Turn) -> Report:
 
 
 def sentence_of(report: Report) -> str:
-    """Return a report as its reader gets it: first how it ended, then what was said."""
+    """Return a report as its recipient reads it: how the turn ended, then the text."""
     first = f'The sub-agent "{report.agent}" {report.reason or "has completed its work."}'
     if not report.text:
         return f"{first} It has said nothing."
-    said = "It reports" if report.status is TurnStatus.COMPLETED else "The last that it said"
-    return f"{first} {said}:\n{report.text}"
+    lead = "It reports" if report.status is TurnStatus.COMPLETED else "The last that it said"
+    return f"{first} {lead}:\n{report.text}"
 
 
-def undelivered(conversation_id: UUID | Expression | OuterRef) -> "QuerySet[Turn, Turn]":
-    """Return the ended turns of detached sub-agents whose reports are still due to a conversation.
+def undelivered(conversation_id: UUID) -> "QuerySet[Turn, Turn]":
+    """Return the ended turns of detached sub-agents whose reports are due to a conversation.
 
-    Those of a turn that was cut off are not: their work was cancelled with it (C7). Nor are those of a replaced one.
+    Reports for a cancelled parent turn are not due, because their work was cancelled too (C7), nor are those for a
+    replaced turn.
     """
     return Turn.objects.filter(
         UNDELIVERED, parent__conversation=conversation_id, status__in=_ENDED
     ).order_by("ended_at", "pk")
 
 
-def are_due(conversation_id: UUID | Expression | OuterRef) -> Case:
-    """Return the condition that reports are due to a conversation.
-
-    Where none waits anywhere, as nearly always, it does not go through the turns of the conversation.
-    """
-    wait = Exists(Turn.objects.filter(_WAITING))
-    here = When(wait, then=Exists(undelivered(conversation_id)))
-    return Case(here, default=False, output_field=BooleanField())
-
-
 def take(conversation: Conversation, *, at: datetime) -> list[dict[str, Any]]:
-    """Take the reports that are due to a locked conversation, each once, as blocks of its next message."""
+    """Take the reports due to a locked conversation, each exactly once. Return them as blocks of its next message."""
     return [
         _block(report_of(turn))
         for turn in undelivered(conversation.pk)
@@ -95,15 +85,15 @@ def take(conversation: Conversation, *, at: datetime) -> list[dict[str, Any]]:
 
 
 def give_back(turns: "QuerySet[Turn, Turn]") -> None:
-    """Let what these turns were told be told again, as far as it is still due."""
-    said = Message.objects.filter(turn__in=turns, role="user").values_list("content", flat=True)
-    told = [
+    """Mark the reports delivered to these turns as undelivered, if they are still due."""
+    contents = Message.objects.filter(turn__in=turns, role="user").values_list("content", flat=True)
+    reported = [
         block["sub_agent"]["turn_id"]
-        for content in said
+        for content in contents
         for block in content
         if "sub_agent" in block
     ]
-    Turn.objects.filter(pk__in=told, parent__replaced_by=None).update(delivered_at=None)
+    Turn.objects.filter(pk__in=reported, parent__replaced_by=None).update(delivered_at=None)
 
 
 def _block(report: Report) -> dict[str, Any]:
@@ -122,17 +112,16 @@ def _block(report: Report) -> dict[str, Any]:
 
 
 def _last_text(turn: Turn) -> str:
-    said = Message.objects.filter(turn=turn, role="assistant").order_by("-position")
-    for message in said.only("content"):
-        if text := "\n\n".join(_texts(message)):
+    answers = Message.objects.filter(turn=turn, role="assistant").order_by("-position")
+    for message in answers.only("content"):
+        texts = [
+            str(block.get("text", "")).strip()
+            for block in message.content
+            if block.get("type") == "text"
+        ]
+        if text := "\n\n".join(filter(None, texts)):
             return excerpt(text, limit=REPORT_LENGTH)
     return ""
-
-
-def _texts(message: Message) -> Iterator[str]:
-    for block in message.content:
-        if block.get("type") == "text" and (text := str(block.get("text", "")).strip()):
-            yield text
 
 
 def _reason(turn: Turn) -> str:

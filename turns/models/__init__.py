@@ -1,7 +1,7 @@
-"""Rows of turns: agents, conversations with their messages and events, turns, owning processes."""
+"""The rows of turns: agents, conversations with their messages and events, turns, processes."""
 
 from turns.models.acknowledgements import Acknowledgement
-from turns.models.agents import Agent, AgentChange
+from turns.models.agents import Agent, AgentChange, AgentGroup
 from turns.models.attachments import Attachment
 from turns.models.conversations import (
     Conversation,
@@ -27,6 +27,7 @@ __all__ = [
     "Acknowledgement",
     "Agent",
     "AgentChange",
+    "AgentGroup",
     "Attachment",
     "CancelRequest",
     "CancelledTurn",

@@ -1,4 +1,4 @@
-"""Rows of acknowledgements: what people who have said a cancel word are told."""
+"""Rows of acknowledgements of cancel words."""
 
 from django.db import models
 from django.db.models import Q
@@ -8,17 +8,17 @@ from governance import labels as governance_words
 
 
 class Acknowledgement(models.Model):
-    """That a cancel word was obeyed: what was said, and its answer (C6, C8). The answer is given once all has ended.
+    """A cancel word that took effect, and the answer to it, given when all cancelled work has ended (C6, C8).
 
-    It is shown with `turn` and is no message: no chat model reads it. `at` is null until it was given.
+    It is shown with `turn` but is not a message, so no chat model reads it. `at` is null until the answer is given.
     """
 
     request = models.OneToOneField(
         "turns.CancelRequest", models.CASCADE, related_name="acknowledgement"
     )
     turn = models.ForeignKey("turns.Turn", models.CASCADE, related_name="acknowledgements")
-    said = models.CharField(_("said"), max_length=200)
-    source = models.CharField(_("means"), max_length=16, choices=governance_words.cancel_sources)
+    said = models.CharField(_("cancel word"), max_length=200)
+    source = models.CharField(_("channel"), max_length=16, choices=governance_words.cancel_sources)
     text = models.CharField(_("answer"), max_length=300, blank=True)
     at = models.DateTimeField(_("at"), null=True)
 

@@ -1,4 +1,4 @@
-"""Rows of attachments: the images and files that people give to agents with their messages."""
+"""Rows of attachments: images and files that people send to agents."""
 
 import uuid
 
@@ -6,15 +6,16 @@ from django.conf import settings
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from governance.model_fields import DatabaseTimeField
 from turns.core.wire import AttachmentContent
 
 
 class Attachment(models.Model):
-    """A file of a user. The file itself is in a storage of Django's, under the random name `path`.
+    """A file of a user, kept in a Django storage under the random name `path`.
 
-    It belongs to no conversation until a message claims it, and to the last turn that has. `status` moves one way:
-    `storing`, `stored`, `removing`. `text` is what a reader finds in a document; an image has its size in pixels.
-    A PDF has the number of its `pages`: 0 where it cannot be opened, none where nobody could look.
+    It belongs to no conversation until it is sent with a message; then it belongs to the last turn that used it.
+    `status` only moves forward: `storing`, `stored`, `removing`. `text` is extracted from documents; images have a size
+    in pixels. PDFs have a number of `pages`: 0 if the file cannot be opened, null if unknown.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -45,7 +46,7 @@ class Attachment(models.Model):
     pages = models.PositiveIntegerField(_("pages"), null=True)
     text = models.TextField(_("text"), blank=True)
     path = models.CharField(_("path"), max_length=200)
-    created_at = models.DateTimeField(_("created at"), auto_now_add=True)
+    created_at = DatabaseTimeField(_("created at"), auto_now_add=True)
 
     class Meta:
         app_label = "turns"
@@ -67,14 +68,14 @@ class Attachment(models.Model):
         ]
 
     def __str__(self) -> str:
-        return str(self.id)  # its name is content, which not everybody may see
+        return str(self.id)  # not its name, which is content that staff may not be allowed to see
 
     @property
     def is_image(self) -> bool:
         return self.media_type.startswith("image/")
 
     def as_block(self) -> AttachmentContent:
-        """Return the block that stands for it in a message."""
+        """Return the block that represents the file in a message."""
         block: AttachmentContent = {
             "type": "image" if self.is_image else "document",
             "attachment_id": str(self.pk),

@@ -1,26 +1,31 @@
-"""Rows of conversations: their messages, their event log, what clients asked for, who is looking.
+"""Rows of conversations: messages, event log, operations of clients, viewers.
 
-A foreign key has no index of its own where a rule or another index begins with it. Each row costs one less.
+To make inserts cheaper, a foreign key has no separate index if a constraint or another index starts with it.
 """
 
 import uuid
+from datetime import datetime
 
 from django.conf import settings
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from governance.audit import Change
-from governance.time_formatting import time_text
+from governance.durations import time_text
+from governance.model_fields import DatabaseTimeField
 
 
 class Conversation(models.Model):
-    """A series of turns of one user; `last_seq` numbers its events without a gap, `last_position` its messages.
+    """A series of turns of one user; `last_seq` numbers its events without gaps, `last_position` its messages.
 
-    `agent` is an agent's name, blank = the default one. A parked conversation starts no turn until a person lets it.
-    `unattended_since` is set when its last viewer has left turns behind, those up to `attended_number` (C11).
-    `history_version` grows when something changes that stood in the history already. As long as it stays, the messages
-    up to `valid_position` are known to be a valid history. `edited_at` tells lists that they are behind: it was
-    renamed, pinned or deleted. A deleted one exists for nobody; `emptied_at` is when its contents were gone, too.
+    `agent` is an agent's name, blank = the default. A parked conversation starts no turns until a person resumes it.
+    `unattended_since` is set when the last viewer disconnects while turns are active; `attended_number` is the number
+    of the last of these turns (C11). `history_version` increases when the existing history changes. As long as it is
+    unchanged, the messages up to `valid_position` form a valid history. `prompt_head` describes the last prompt and the
+    turn since which prompts were only extended; `prompt_change` is why the next one will not extend it. `context`
+    describes the part of the messages that prompts still contain. `edited_at` is when it was last renamed, pinned or
+    deleted, which makes lists outdated. A deleted conversation is hidden from everybody; `emptied_at` is when its
+    contents were removed. A row that was read with a lock has the database's time in `read_at`.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -39,13 +44,16 @@ class Conversation(models.Model):
         null=True,
         related_name="children",
         verbose_name=_("parent conversation"),
-        help_text=_("Set where a sub-agent works here for a turn of another conversation."),
+        help_text=_("Set if a sub-agent works here for a turn of another conversation."),
     )
     last_seq = models.PositiveBigIntegerField(_("last event"), default=0)
     last_position = models.PositiveBigIntegerField(_("last message"), default=0)
     last_number = models.PositiveBigIntegerField(_("last turn"), default=0)
     history_version = models.PositiveBigIntegerField(default=0)
     valid_position = models.PositiveBigIntegerField(default=0)
+    prompt_head = models.JSONField(default=dict)
+    prompt_change = models.CharField(max_length=16, blank=True, default="", db_default="")
+    context = models.JSONField(default=dict, db_default={})
     unattended_since = models.DateTimeField(_("unattended since"), null=True)
     attended_number = models.PositiveBigIntegerField(_("last turn that had a viewer"), default=0)
     parked_at = models.DateTimeField(_("parked at"), null=True)
@@ -54,8 +62,10 @@ class Conversation(models.Model):
     edited_at = models.DateTimeField(_("edited at"), null=True)
     deleted_at = models.DateTimeField(_("deleted at"), null=True)
     emptied_at = models.DateTimeField(_("emptied at"), null=True)
-    created_at = models.DateTimeField(_("created at"), auto_now_add=True)
-    updated_at = models.DateTimeField(_("updated at"), auto_now=True)
+    created_at = DatabaseTimeField(_("created at"), auto_now_add=True)
+    updated_at = DatabaseTimeField(_("updated at"), auto_now=True)
+
+    read_at: datetime
 
     class Meta:
         app_label = "turns"
@@ -100,11 +110,11 @@ class Conversation(models.Model):
         ]
 
     def __str__(self) -> str:
-        return str(self.id)  # its title is content, which not everybody may see
+        return str(self.id)  # not its title, which is content that staff may not be allowed to see
 
 
 class ConversationChange(Change):
-    """The deletion of a conversation: who deleted it, and when (append-only). It outlives the row."""
+    """A record of who deleted a conversation and when (append-only). It outlives the conversation's row."""
 
     subject = "turns.Conversation"
 
@@ -120,10 +130,12 @@ class ConversationChange(Change):
 
 
 class Message(models.Model):
-    """A piece of history: text and tool_use blocks. Results of calls live on the calls' own rows (invariant 10).
+    """A message of the history: text and tool_use blocks. Results are in the rows of their calls (invariant 10).
 
-    `content` holds blocks as in the protocol's `history`. While it streams, `is_streaming` is set and the text so far
-    is in `content`. `interrupted` marks an answer that was cut off (H2).
+    `content` has blocks as in the protocol's `history`; while `is_streaming`, it has the text so far. `thoughts` are
+    the model's thoughts before the message. `interrupted` marks an answer that was cut off (H2). `usage` is the cost of
+    an answer. `provider_parts` is the answer in its provider's format, with thoughts: content that only a chat model
+    reads. `note` is what the model read before the message about an unfinished previous turn.
     """
 
     conversation = models.ForeignKey(
@@ -142,6 +154,10 @@ class Message(models.Model):
         _("role"), max_length=16, choices=[("user", _("user")), ("assistant", _("assistant"))]
     )
     content = models.JSONField(_("content"), default=list)
+    usage = models.JSONField(_("usage"), null=True)
+    provider_parts = models.JSONField(null=True)
+    thoughts = models.JSONField(null=True)
+    note = models.TextField(blank=True, default="", db_default="")
     is_streaming = models.BooleanField(_("is streaming"), default=False)
     interrupted = models.BooleanField(_("interrupted"), default=False)
     at = models.DateTimeField(_("at"))
@@ -160,7 +176,7 @@ class Message(models.Model):
 
 
 class Event(models.Model):
-    """A fact with a number: what sockets, tabs and processes see of a conversation, in order (append-only)."""
+    """A numbered event of a conversation, for sockets, tabs and processes, in order (append-only)."""
 
     conversation = models.ForeignKey(
         Conversation,
@@ -191,16 +207,16 @@ class Event(models.Model):
 
 
 class Operation(models.Model):
-    """What a client asked for under an id of its own, with its outcome. A repeated one gets the same answer.
+    """A client's request with its id and outcome, so that a repeated request gets the same answer.
 
-    `op_id` is the client's; that of a message that was a cancel word begins with "message:".
+    `op_id` is chosen by the client; for a message that was a cancel word, it begins with "message:".
     """
 
     conversation = models.ForeignKey(Conversation, models.CASCADE, related_name="+", db_index=False)
     turn = models.ForeignKey("turns.Turn", models.CASCADE, related_name="+")
     op_id = models.CharField(max_length=80)
     outcome = models.CharField(max_length=20)
-    at = models.DateTimeField(auto_now_add=True)
+    at = DatabaseTimeField(auto_now_add=True)
 
     class Meta:
         app_label = "turns"
@@ -213,7 +229,7 @@ class Operation(models.Model):
 
 
 class MessageTally(models.Model):
-    """In which seconds of the last minute a user has sent messages, and how many in each (P4). The clock is the database's."""
+    """The number of messages that a user sent in each second of the last minute, by the database's clock (P4)."""
 
     user = models.OneToOneField(
         settings.AUTH_USER_MODEL, models.CASCADE, primary_key=True, related_name="+"
@@ -228,7 +244,7 @@ class MessageTally(models.Model):
 
 
 class Viewer(models.Model):
-    """An open socket that looks at a conversation, in whatever process it ends (C11)."""
+    """An open socket that shows a conversation, in any process (C11)."""
 
     process = models.ForeignKey("turns.Process", models.CASCADE, related_name="viewers")
     conversation = models.ForeignKey(Conversation, models.CASCADE, related_name="viewers")

@@ -1,35 +1,35 @@
-"""The administrators' choice of what happens to a turn that nobody watches any more (C11)."""
+"""The administrators' policy for turns without viewers (C11)."""
 
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from governance.audit import Change
-from governance.model_fields import PositiveDurationMsField
-from governance.time_formatting import time_text
+from governance.durations import time_text
+from governance.model_fields import DatabaseTimeField, PositiveDurationMsField
 
 
 class DisconnectPolicy(models.Model):
-    """The one row of it. A detached turn goes on, but no longer than `unattended_limit_ms` (0 = as long as it likes)."""
+    """The one row of the policy. A detached turn continues for at most `unattended_limit_ms` (0 = no limit)."""
 
     CANCEL_AFTER_GRACE = "cancel_after_grace"
     CANCEL_AT_ONCE = "cancel_at_once"
     DETACH = "detach"
 
     policy = models.CharField(
-        _("when the last viewer has left"),
+        _("when the last viewer leaves"),
         max_length=24,
         default=CANCEL_AFTER_GRACE,
         choices=[
-            (CANCEL_AFTER_GRACE, _("cancel after a grace")),
-            (CANCEL_AT_ONCE, _("cancel at once")),
-            (DETACH, _("let it go on")),
+            (CANCEL_AFTER_GRACE, _("cancel after a grace period")),
+            (CANCEL_AT_ONCE, _("cancel immediately")),
+            (DETACH, _("let it continue")),
         ],
     )
-    grace_ms = PositiveDurationMsField(_("grace"), default=30_000)
+    grace_ms = PositiveDurationMsField(_("grace period"), default=30_000)
     unattended_limit_ms = PositiveDurationMsField(
         _("unattended limit"), default=3_600_000, help_text=_("0 = no limit.")
     )
-    updated_at = models.DateTimeField(_("changed at"), auto_now=True)
+    updated_at = DatabaseTimeField(_("changed at"), auto_now=True)
 
     class Meta:
         app_label = "turns"
@@ -44,12 +44,13 @@ class DisconnectPolicy(models.Model):
 
 
 class DisconnectPolicyChange(Change):
-    """One edit of the disconnect policy: who changed which field from what to what, and when (append-only).
+    """One edit of the disconnect policy: user, old and new values, time (append-only).
 
-    Whoever may see the policy may see it.
+    Visible to users who may view the policy.
     """
 
     subject = "turns.DisconnectPolicy"
+    kind = "disconnects"
 
     class Meta(Change.Meta):
         app_label = "turns"

@@ -1,7 +1,7 @@
-"""Rows of turns: the turns themselves, the requests to cancel them, the repairs of what they left behind.
+"""Rows of turns, cancel requests and repairs.
 
-SQLite finds an index by its first columns, and a partial one by conditions of `= NULL`. It has no statistics and does
-not compare lists, so it finds no other.
+The indexes are designed for SQLite without statistics: it chooses an index by its first columns, and a partial index
+only if the query repeats its condition.
 """
 
 import uuid
@@ -20,13 +20,14 @@ _LIVE = [status.value for status in LIVE_STATUSES]
 
 
 class Turn(models.Model):
-    """One user message up to the end of the agent's answer.
+    """The work on one user message, up to the end of the agent's answer.
 
-    `number` orders the turns of a conversation. At most one of them is live. `epoch` grows with every change of owner
-    and fences the writes of an earlier one. A turn that was started by a tool call of another turn has that turn as its
-    `parent`. Its `root` is the turn of a person that everything began with. The turns of one root are a family. What a
-    detached one comes to is delivered to the parent's conversation, once. A turn that is `replaced_by` another is in no
-    history any more. Its message, or one before it, was sent again in another form. `version` counts these forms.
+    `number` orders the turns of a conversation; at most one of them is live. `epoch` increases whenever the owning
+    process changes and fences off the writes of earlier owners. A turn started by a tool call has the calling turn as
+    its `parent`. Its `root` is the person's turn at the top; the turns with the same root are a family. The result of a
+    detached turn is delivered to the parent's conversation once. A turn that is `replaced_by` another is in no history,
+    because its message or an earlier one was edited and sent again; `version` numbers these edits. `pruned_at` is when
+    `prune` deleted its messages and calls. `summary` is the model's summary of the turns that its prompts left out.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -65,7 +66,7 @@ class Turn(models.Model):
     source = models.CharField(
         _("source"), max_length=16, default="typed", choices=labels.message_sources
     )
-    client_id = models.CharField(_("client id"), max_length=64, null=True)  # noqa: DJ001 - null stays out of the unique rule
+    client_id = models.CharField(_("client id"), max_length=64, null=True)  # noqa: DJ001 - null is not checked for uniqueness
     status = models.CharField(
         _("status"),
         max_length=16,
@@ -85,17 +86,23 @@ class Turn(models.Model):
     dispatched_at = models.DateTimeField(_("dispatched at"), null=True)
     started_at = models.DateTimeField(_("started at"), null=True)
     ended_at = models.DateTimeField(_("ended at"), null=True)
+    pruned_at = models.DateTimeField(_("pruned at"), null=True)
     duration_ms = models.PositiveBigIntegerField(_("ran (ms)"), null=True)
     ended_by_reason = models.CharField(
         _("ended by"), max_length=16, blank=True, choices=governance_words.cancel_reasons
     )
     ended_by_source = models.CharField(
-        _("means"), max_length=16, blank=True, choices=governance_words.cancel_sources
+        _("ended via"), max_length=16, blank=True, choices=governance_words.cancel_sources
     )
     ended_by_name = models.CharField(_("ended by whom"), max_length=150, blank=True)
     error_code = models.CharField(_("error code"), max_length=64, blank=True)
     error_message = models.CharField(_("error"), max_length=500, blank=True)
+    error_detail = models.CharField(
+        _("provider message"), max_length=1_000, blank=True, default="", db_default=""
+    )
     usage = models.JSONField(_("usage"), default=dict)
+    prompt_change = models.CharField(max_length=16, blank=True, default="", db_default="")
+    summary = models.TextField(_("summary"), blank=True, default="", db_default="")
     traceparent = models.CharField(_("trace"), max_length=64, blank=True, default="", db_default="")
 
     class Meta:
@@ -104,9 +111,10 @@ class Turn(models.Model):
         verbose_name_plural = _("turns")
         ordering = ["-queued_at"]
         permissions = [
-            ("view_all", _("Can see the turns of everybody")),
-            ("cancel_any", _("Can cancel the turns of everybody")),
-            ("decide_any", _("Can decide on the tool calls of everybody")),
+            ("view_all", _("Can view the turns of all users")),
+            ("cancel_any", _("Can cancel the turns of all users")),
+            ("decide_any", _("Can decide on the tool calls of all users")),
+            ("forget_user", _("Can remove a person’s content and name")),
         ]
         constraints = [
             models.UniqueConstraint(fields=["conversation", "number"], name="turns_number_once"),
@@ -145,7 +153,7 @@ class Turn(models.Model):
 
 
 class CancelRequest(models.Model):
-    """A stored request to end a turn or one of its calls: by whom, how, why, how fast (C2, C12)."""
+    """A stored request to cancel a turn or one of its calls: user, channel, reason, latency (C2, C12)."""
 
     turn = models.ForeignKey(
         Turn,
@@ -158,7 +166,7 @@ class CancelRequest(models.Model):
         _("tool call"), max_length=200, blank=True, help_text=_("Blank = the whole turn.")
     )
     reason = models.CharField(_("reason"), max_length=16, choices=governance_words.cancel_reasons)
-    source = models.CharField(_("means"), max_length=16, choices=governance_words.cancel_sources)
+    source = models.CharField(_("channel"), max_length=16, choices=governance_words.cancel_sources)
     mode = models.CharField(_("mode"), max_length=16, default="now", choices=labels.cancel_modes)
     by = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+", verbose_name=_("by")
@@ -169,7 +177,7 @@ class CancelRequest(models.Model):
     settled_at = models.DateTimeField(_("settled at"), null=True)
     settled_ms = models.PositiveBigIntegerField(_("requested → settled (ms)"), null=True)
     outcome = models.CharField(_("outcome"), max_length=20, blank=True)
-    running_tools = models.JSONField(_("what was running"), default=list)
+    running_tools = models.JSONField(_("running tools"), default=list)
 
     class Meta:
         app_label = "turns"
@@ -192,7 +200,7 @@ class CancelRequest(models.Model):
 
 
 class CancelledTurn(CancelRequest):
-    """A request to cancel a whole turn, for a list of its own in the admin."""
+    """A request to cancel a whole turn, for a separate list in the admin."""
 
     class Meta:
         app_label = "turns"
@@ -215,7 +223,7 @@ class Repair(models.Model):
     kind = models.CharField(_("kind"), max_length=32, choices=labels.repair_kinds)
     cause = models.CharField(_("cause"), max_length=32, choices=labels.repair_causes)
     text = models.TextField(_("inserted text"), blank=True)
-    found_when = models.CharField(_("found when"), max_length=32, choices=labels.found_when)
+    found_when = models.CharField(_("found"), max_length=32, choices=labels.found_when)
     at = models.DateTimeField(_("at"))
 
     class Meta:
@@ -230,7 +238,7 @@ class Repair(models.Model):
 
 
 class RunningTurn(Turn):
-    """A turn that waits or runs, for a list of its own in the admin."""
+    """An active turn, for a separate list in the admin."""
 
     class Meta:
         app_label = "turns"
@@ -241,7 +249,7 @@ class RunningTurn(Turn):
 
 
 class DeadlineOrder(models.Model):
-    """A stored request to change a running call's limit, which the turn's owner obeys (T9, C12)."""
+    """A stored request to change a running call's limit, applied by the turn's owner (T9, C12)."""
 
     turn = models.ForeignKey(
         Turn, models.CASCADE, related_name="deadline_orders", verbose_name=_("turn")
@@ -256,8 +264,8 @@ class DeadlineOrder(models.Model):
 
     class Meta:
         app_label = "turns"
-        verbose_name = _("deadline order")
-        verbose_name_plural = _("deadline orders")
+        verbose_name = _("limit request")
+        verbose_name_plural = _("limit requests")
         ordering = ["pk"]
         indexes = [
             models.Index(

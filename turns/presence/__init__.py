@@ -1,1 +1,1 @@
-"""Who watches a conversation, and what happens to its turns when nobody does."""
+"""The viewers of conversations, and the policy for turns without viewers."""

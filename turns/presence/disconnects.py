@@ -1,13 +1,12 @@
-"""The administrators' choice of what happens to turns that nobody watches any more (C11; sync ORM)."""
+"""The administrators' policy for turns without viewers (C11; sync ORM)."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import transaction
-
 from governance import audit
 from governance.audit import Editor
+from governance.db import atomic
 from turns.models import DisconnectPolicy, DisconnectPolicyChange
 
 FIELDS = ("policy", "grace_ms", "unattended_limit_ms")
@@ -15,22 +14,22 @@ RETURN_GRACE = timedelta(seconds=10)
 
 
 def read() -> DisconnectPolicy:
-    """Return the policy in force; the defaults where nobody has set one."""
+    """Return the current policy, or the defaults if none is stored."""
     return DisconnectPolicy.objects.filter(pk=1).first() or DisconnectPolicy(pk=1)
 
 
-@transaction.atomic
-def save(values: Mapping[str, Any], *, by: Editor = None, seen: datetime | None = None) -> str:
-    """Change the policy; return what was changed in words. It counts for turns that are left alone already.
+@atomic()
+def save(values: Mapping[str, Any], *, by: Editor = None, version: datetime | None = None) -> str:
+    """Change the policy; return a description of the change. It also applies to turns that already lack viewers.
 
-    `seen` is the `updated_at` that the editor has seen.
+    `version` is the `updated_at` that the editor saw.
 
-    Raises:
-        django.core.exceptions.ValidationError: a value makes no sense, or somebody else has edited it; words by field.
+    Raises: django.core.exceptions.ValidationError: a value is invalid, or another person has edited the policy;
+    messages by field.
     """
     DisconnectPolicy.objects.get_or_create(pk=1)
     policy = DisconnectPolicy.objects.select_for_update().get(pk=1)
-    changes = audit.edit(policy, values, fields=FIELDS, seen=seen)
+    changes = audit.edit(policy, values, fields=FIELDS, version=version)
     if not changes:
         return ""
     policy.full_clean()
@@ -40,11 +39,10 @@ def save(values: Mapping[str, Any], *, by: Editor = None, seen: datetime | None 
 
 
 def grace_period(policy: DisconnectPolicy, *, is_clean_close: bool = False) -> timedelta | None:
-    """Return how long turns may go on alone; None = as long as they like.
+    """Return how long turns may continue without viewers; None = indefinitely.
 
-    "At once" is the moment at which the last viewer leaves. Somebody who did not mean to leave gets the time that a
-    page needs to come back. Then `is_clean_close` is False: the page reconnects, the server restarted, or the policy
-    was another.
+    If the policy is to cancel immediately, a clean close ends them when the last viewer leaves. Otherwise
+    (`is_clean_close` is False), the page gets time to reconnect, for example after a restart of the server.
     """
     if policy.policy == DisconnectPolicy.CANCEL_AT_ONCE:
         return timedelta(0) if is_clean_close else RETURN_GRACE

@@ -1,1 +1,1 @@
-"""Processes as owners of turns: their rows, leases, wake-ups between them, and tasks of one."""
+"""Processes as owners of turns: their rows, leases, wake-ups and background tasks."""

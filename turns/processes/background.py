@@ -1,8 +1,8 @@
-"""Tasks that outlive their request: a service runs to its end even if its caller is cancelled.
+"""Tasks that outlive their request: a service completes even if its caller is cancelled.
 
-A server cancels the view of a client that goes away. A cancel or a new turn would then be stored but not published, and
-wait for the next poll. So the service runs in a task of its own, and the end of the process waits for it. A cancelled
-call leaves its last work to such a task, too: its grace is too short for a database.
+A server cancels the view when its client disconnects. A cancel or a new turn would then be stored but not published
+until the next poll. Services therefore run in separate tasks, which the process awaits before it exits. A cancelled
+call also uses such a task for its last writes, because its grace period is too short for a database.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _tasks: PerLoop[set[asyncio.Task[Any]]] = PerLoop()  # until they are done
 def shielded(
     service: Callable[P, Coroutine[Any, Any, R]],
 ) -> Callable[P, Coroutine[Any, Any, R]]:
-    """Return a service that runs to its end even if its caller is cancelled."""
+    """Return a service that completes even if its caller is cancelled."""
 
     @wraps(service)
     async def run(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -42,15 +42,15 @@ def shielded(
 
 
 def spawn(work: Coroutine[Any, Any, object], *, name: str) -> None:
-    """Run work in a task that nobody awaits; a failure is logged.
+    """Run work in a task that is not awaited; failures are logged.
 
-    It inherits nothing: asgiref would send its statements to the thread of a request that may be over.
+    The task gets an empty context, because asgiref would otherwise use the thread of a request that may be over.
     """
     _begin(work, name=name, context=Context()).add_done_callback(_log_failure)
 
 
 async def join() -> None:
-    """Wait for the tasks of this loop, for `SETTLE_LIMIT` seconds at most."""
+    """Wait for the tasks of this loop, for at most `SETTLE_LIMIT` seconds."""
     if under_way := set(_tasks.get_or_make(set)):
         await asyncio.wait(under_way, timeout=SETTLE_LIMIT)
 
@@ -59,9 +59,9 @@ def _begin(
     work: Coroutine[Any, Any, R], *, name: str, context: Context | None = None
 ) -> "asyncio.Task[R]":
     task = asyncio.create_task(work, name=f"background {name}", context=context)
-    known = _tasks.get_or_make(set)
-    known.add(task)
-    task.add_done_callback(known.discard)
+    tasks = _tasks.get_or_make(set)
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)
     return task
 
 

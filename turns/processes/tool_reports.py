@@ -1,10 +1,11 @@
-"""The tools of each process, as it reports them to the others. They are written when they have changed, and read while it lives."""
+"""Reports of each process's tools to the others, written when the tools change and read while the process is alive."""
 
 from collections.abc import Iterable
 from typing import Any
 
 from governance import tool_reports
 from governance.db import run_in_db_thread
+from governance.tool_reports import ReportedTool
 from turns.models import Process, ToolReport
 from turns.processes import process_registry
 
@@ -16,7 +17,7 @@ class ToolReporter:
         self._reported: Any = None
 
     async def report(self, process: Process) -> None:
-        """Write the tools under the row of this process, unless they stand there already."""
+        """Write the tools to this process's row if they have changed."""
         state = process.pk, tool_reports.registered()
         if state != self._reported:
             await _write(process, state[1])
@@ -33,11 +34,11 @@ def _write(process: Process, tools: Iterable[Any]) -> None:
     )
 
 
-def read() -> list[tuple[str, tool_reports.Report]]:
-    """Return the name and the report of each other process that is alive, the youngest first."""
+def read() -> dict[str, ReportedTool]:
+    """Return the tools that only other live processes have, as declared by the process that started last."""
     reports = ToolReport.objects.filter(process__in=process_registry.alive())
-    return [
+    return tool_reports.merge(
         (str(report.process), report.tools)
         for report in reports.select_related("process").order_by("-process__started_at")
         if not process_registry.is_this_process(report.process)
-    ]
+    )

@@ -1,6 +1,6 @@
-"""Wake-ups: messages to another process that something is stored for it. Apps above register the buses.
+"""Wake-ups notify another process that a request for it has been stored. Apps above register the buses.
 
-A wake-up may be lost, late or doubled: every process also polls the database each second (C12).
+A wake-up may be lost, late or repeated, because every process also polls the database each second (C12).
 """
 
 import asyncio
@@ -12,31 +12,30 @@ from uuid import UUID
 logger = logging.getLogger(__name__)
 
 SEND_LIMIT = 1.0  # seconds
-LISTEN_PAUSE = 1.0  # seconds before a bus is listened to again that has ended or failed
+SEND_WAIT = 0.1  # seconds that a caller waits for a bus; most take one or two milliseconds
+LISTEN_PAUSE = 1.0  # seconds before a bus that has ended or failed is listened to again
 
 OnWakeup = Callable[[], Awaitable[None]]
 
 
 class WakeupBus(Protocol):
-    """Carries wake-ups. `is_shared`: they reach other processes."""
+    """Sends wake-ups. `is_shared`: they reach other processes."""
 
     @property
-    def is_shared(self) -> bool:
-        """Whether wake-ups reach other processes."""
-        ...
+    def is_shared(self) -> bool: ...
 
     async def send(self, process_id: UUID) -> None:
-        """Tell a process to look into the database."""
+        """Notify a process that it should read the database."""
 
     async def listen(self, process_id: UUID, callback: OnWakeup) -> None:
-        """Await `callback` for every wake-up of this process; if this returns or raises, it is called again."""
+        """Await `callback` for every wake-up of this process; this is called again if it returns or raises."""
 
 
 _buses: list[WakeupBus] = []
 
 
 def register(bus: WakeupBus) -> None:
-    """Add a bus; the same one twice counts once."""
+    """Add a bus; a second registration has no effect."""
     if bus not in _buses:
         _buses.append(bus)
 
@@ -47,36 +46,54 @@ def unregister(bus: WakeupBus) -> None:
 
 
 def are_shared() -> bool:
-    """Whether wake-ups reach other processes."""
     return any(bus.is_shared for bus in _buses)
 
 
+_sending: set[asyncio.Task[None]] = set()
+_silent: set[WakeupBus] = set()  # buses that were too slow or failed last time
+
+
 async def send(process_id: UUID) -> None:
-    """Tell a process to look into the database: takes a second at most, and never fails."""
+    """Notify a process that it should read the database. Never fails, and does not wait for a bus that hangs."""
     for bus in tuple(_buses):
-        try:
-            async with asyncio.timeout(SEND_LIMIT):
-                await bus.send(process_id)
-        except Exception:
+        sending = asyncio.create_task(_send(bus, process_id), name="wake-up")
+        _sending.add(sending)
+        sending.add_done_callback(_sending.discard)
+        if bus not in _silent:
+            _done, waiting = await asyncio.wait({sending}, timeout=SEND_WAIT)
+            if waiting:
+                logger.warning("Wake-ups are slow; nobody waits for them until one is sent")
+                _silent.add(bus)
+
+
+async def _send(bus: WakeupBus, process_id: UUID) -> None:
+    try:
+        async with asyncio.timeout(SEND_LIMIT):
+            await bus.send(process_id)
+    except Exception:
+        if bus not in _silent:  # logged once instead of for every cancel
             logger.exception("A wake-up was not sent", extra={"process_id": str(process_id)})
+        _silent.add(bus)
+    else:
+        _silent.discard(bus)
 
 
 async def listen(process_id: UUID, callback: OnWakeup) -> None:
-    """Await `callback` for every wake-up of this process, over all buses, until cancelled; one that fails is tried again."""
+    """Await `callback` for every wake-up of this process on all buses, until cancelled; failed buses are retried."""
     async with asyncio.TaskGroup() as listening:
         for bus in tuple(_buses):
             listening.create_task(_listen(bus, process_id, callback), name="listening for wake-ups")
 
 
 class WakeupListener:
-    """Listens for the wake-ups of one process at a time, in a task of its own. Made on the loop that it is used on."""
+    """Listens for the wake-ups of one process at a time, in a separate task. Create it on the loop that uses it."""
 
     def __init__(self, callback: OnWakeup) -> None:
         self._callback = callback
         self._listening: asyncio.Task[None] | None = None
 
     def listen_for(self, process_id: UUID) -> None:
-        """Listen for the wake-ups of this process from now on, and to no other."""
+        """Listen for the wake-ups of this process from now on, and stop listening for those of the previous one."""
         if self._listening is not None:
             self._listening.cancel()
         self._listening = asyncio.create_task(
@@ -101,7 +118,7 @@ async def _listen(bus: WakeupBus, process_id: UUID, callback: OnWakeup) -> None:
         try:
             await bus.listen(process_id, run_callback)
         except Exception:
-            if not has_failed:  # told once, not every second
+            if not has_failed:  # logged once instead of every second
                 logger.exception("No wake-ups are received; the database is asked every second")
             has_failed = True
         else:

@@ -1,1 +1,1 @@
-"""The queue of turns: who may put one in, which is next, and how a process hears of it."""
+"""The queue of turns: permission to add a turn, scheduling, and notification of processes."""

@@ -1,6 +1,7 @@
-"""Dispatchers: how the news of a queued turn reaches a process that runs it.
+"""Dispatchers notify a process that a turn is queued.
 
-The row is the truth. A dispatch may come twice, and may get lost, since every process sends it again after a while.
+The turn's row is authoritative. A notification may arrive twice or get lost, so processes with free slots also poll the
+queue.
 """
 
 import asyncio
@@ -9,58 +10,51 @@ from functools import cache, partial
 from typing import Protocol
 from uuid import UUID
 
-from django.db import transaction
 from django.utils.module_loading import import_string
 
+from governance.db import on_commit
 from governance.per_loop import PerLoop
 from turns.conf import app_settings
 
 Wake = Callable[[UUID], None]
+"""Reports to this process that a conversation has a queued turn; may be called more than once.
+
+The scheduler decides which turn starts.
+"""
 
 EMBEDDED = "embedded"
-PROCRASTINATE = "procrastinate"
+RUNNERS = "runners"
 _PATHS = {
     EMBEDDED: "turns.queueing.dispatchers.EmbeddedDispatcher",
-    PROCRASTINATE: "turns.queueing.jobs.ProcrastinateDispatcher",
+    RUNNERS: "turns.queueing.notifications.NotifyDispatcher",
 }
 
 
-class TurnHost(Protocol):
-    """Where turns run, as a dispatcher sees it: the supervisor of a runner."""
-
-    def wake(self, conversation_id: UUID) -> None:
-        """Tell that a turn of a conversation waits; safe to call once too often. Which one begins is not the caller's to say."""
-
-    async def until_room(self) -> None:
-        """Wait until another turn may begin here."""
-
-
 class Dispatcher(Protocol):
-    """Carries the news of queued turns. `is_embedded`: each process that serves people also runs their turns."""
+    """Notifies processes of queued turns. `is_embedded`: the processes that serve users also run turns."""
 
     is_embedded: bool
 
     def dispatch(self, conversation_id: UUID, turn_id: UUID) -> None:
-        """Let some process wake the conversation once the transaction that this is called in is committed.
+        """Notify a process after the current transaction is committed.
 
-        Nothing may be sent if it is rolled back, and a failure must not break it.
+        Send nothing if the transaction is rolled back. A failure must not affect the transaction.
         """
 
-    async def listen(self, host: TurnHost, *, name: str) -> None:
-        """In a runner called `name`: wake conversations as they are dispatched, until this is cancelled."""
+    async def listen(self, wake: Wake, *, name: str) -> None:
+        """Call `wake` for each turn dispatched to the runner `name`, until cancelled."""
 
 
 class EmbeddedDispatcher:
-    """Wakes the supervisor of this process: the one that serves people is the one that runs turns."""
+    """Wakes the supervisor of this process, which both serves users and runs turns."""
 
     is_embedded = True
 
     def dispatch(self, conversation_id: UUID, turn_id: UUID) -> None:
-        """Wake the supervisors of this process after the commit."""
-        transaction.on_commit(partial(_wake_here, conversation_id), robust=True)
+        on_commit(partial(_wake_here, conversation_id), robust=True)
 
-    async def listen(self, host: TurnHost, *, name: str) -> None:
-        """Wait for ever: nothing comes from elsewhere."""
+    async def listen(self, wake: Wake, *, name: str) -> None:
+        """Wait forever, because no other process sends notifications."""
         await asyncio.Event().wait()
 
 
@@ -76,7 +70,7 @@ _wakes: PerLoop[Wake] = PerLoop()
 
 
 def attach(wake: Wake) -> None:
-    """Let the embedded dispatcher wake whoever runs turns on this loop."""
+    """Make the embedded dispatcher call `wake` for turns queued on this loop."""
     _wakes.set(wake)
 
 
@@ -90,5 +84,5 @@ def _wake_here(conversation_id: UUID) -> None:
 
 @cache
 def _make(name: str) -> Dispatcher:
-    made: Dispatcher = import_string(path_of(name))()
-    return made
+    dispatcher: Dispatcher = import_string(path_of(name))()
+    return dispatcher

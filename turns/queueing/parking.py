@@ -1,17 +1,16 @@
-"""Parks a conversation whose turns keep ending with their process, until a person lets it go on (H4; sync ORM).
+"""Parks a conversation whose turns keep ending with their process, until a person resumes it (H4; sync ORM).
 
-Something in it may bring the process down; begun again and again it would take everybody else's turns with it.
+The conversation's content may crash the process. Without parking, each new attempt would also end other users' turns.
 """
 
 import logging
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from django.db import transaction
-
+from governance.db import atomic
 from turns.conf import app_settings
 from turns.core.events import ConversationParked, ConversationResumed, TurnEvent
-from turns.core.turns import TurnStatus
+from turns.core.turns import DEADLY, TurnStatus
 from turns.events import log
 from turns.models import Conversation, Turn
 from turns.queueing.dispatchers import get_dispatcher
@@ -20,11 +19,11 @@ from turns.storage.access import User, conversation_for, reload
 logger = logging.getLogger(__name__)
 
 OWNER_DEATHS = "owner_deaths"
-_LATEST = 50  # turns that are looked at, however long the conversation is
+_LATEST = 50  # maximum number of turns examined
 
 
 def park_if_deadly(conversation: Conversation, turn: Turn, *, at: datetime) -> list[TurnEvent]:
-    """Park a locked conversation if too many of its turns lost their owners lately, `turn` among them."""
+    """Park a locked conversation if too many of its turns, including `turn`, recently lost their owners."""
     limit = app_settings.PARK_AFTER
     if limit is None or conversation.parked_at is not None:
         return []
@@ -34,7 +33,7 @@ def park_if_deadly(conversation: Conversation, turn: Turn, *, at: datetime) -> l
         number__lt=turn.number,
         status=TurnStatus.INTERRUPTED,
         ended_by_reason="",
-        error_code="",
+        error_code__in=DEADLY,
         ended_at__gt=at - timedelta(seconds=app_settings.PARK_WINDOW),
     )
     if lost_before.count() + 1 < limit:
@@ -46,14 +45,13 @@ def park_if_deadly(conversation: Conversation, turn: Turn, *, at: datetime) -> l
 
 
 def resume(conversation_id: UUID, user: User) -> list[log.WireEvent] | None:
-    """Let a parked conversation go on, for its owner and for staff who may cancel. None if it is not parked.
+    """Resume a parked conversation, for its owner and for staff who may cancel. Return None if it is not parked.
 
-    Raises:
-        ConversationNotFound, NotAllowed
+    Raises: ConversationNotFound, NotAllowed
     """
     conversation_for(user, conversation_id, permission="turns.cancel_any")
     by = reload(user).get_username()[:150]
-    with transaction.atomic():
+    with atomic():
         conversation = log.locked(conversation_id)
         if conversation.parked_at is None:
             return None

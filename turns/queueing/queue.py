@@ -1,149 +1,124 @@
-"""The queue of one conversation. A turn is put in for each message, and claimed or cancelled out of it (sync ORM).
+"""The queue: each message enqueues a turn in its conversation, which is later claimed or cancelled (sync ORM).
 
-A change of status is a compare-and-set. Which conversation is next is for `scheduling` to say.
+Status changes are compare-and-set. `claim_next` decides across all processes which turn starts when a slot is free. The
+user with the fewest active turns is next, then the one who has waited longest. A user with fifty conversations
+therefore does not delay another user's single one. Only queued and running turns are read, never the history.
 """
 
+import logging
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
-from uuid import UUID, uuid4
+from typing import Any
+from uuid import UUID
 
-from django.db import IntegrityError
-from django.db.models import (
-    Count,
-    DateTimeField,
-    Exists,
-    F,
-    OuterRef,
-    QuerySet,
-    Subquery,
-    UUIDField,
-)
-from django.db.models.functions import Coalesce, Now
+from django.db import DatabaseError, IntegrityError, InterfaceError, OperationalError
+from django.db.models import Exists, F, Min, OuterRef, Q, QuerySet
 from django.utils.translation import gettext as _
 
-from governance import CancelSource, ScopeKind, checkpoint, traceparent
-from governance.prepared_statements import Insert, Select, Update, fields_of
-from governance.rows import NewRow
+from governance import (
+    CallStatus,
+    CancelSource,
+    ScopeKind,
+    approval_store,
+    checkpoint,
+    registry,
+    selectors,
+    traceparent,
+)
+from governance.db import atomic
 from governance.sanitize import sanitize_line
-from governance.transactions import atomic
-from turns.agents.lookup import AgentConfig, read_config, terms_of
+from turns.agents.lookup import find_agent, terms_of
 from turns.attachments import rows as attached_files
 from turns.conf import app_settings
 from turns.core.events import TurnQueued, TurnStart
 from turns.core.ports import ClaimedTurn
-from turns.core.turns import LIVE_STATUSES, TurnStatus
+from turns.core.prompt_changes import PromptChange
+from turns.core.turns import ACTIVE_STATUSES, LIVE_STATUSES, SAID_BY_PEOPLE, TurnStatus, only_waits
 from turns.core.wire import AttachmentContent
 from turns.events import log
 from turns.exceptions import (
+    AlreadyReplaced,
+    CannotContinue,
+    CannotReplace,
+    ConversationBusy,
     ConversationNotFound,
     ConversationParked,
     MessageRejected,
     QueueIsFull,
+    TooManyMessages,
 )
 from turns.history import messages
-from turns.history.prompts import read_prompt_quickly
-from turns.history.reports import are_due, take
-from turns.models import Agent, Conversation, Message, Process, Turn
-from turns.queueing import message_edits
+from turns.history.reports import give_back, take
+from turns.models import Agent, Conversation, MessageTally, Process, Turn
 from turns.queueing.dispatchers import get_dispatcher
-from turns.queueing.rate_limit import count_message
-from turns.queueing.turn_tree import token_limit
-from turns.storage.access import User, conversation_for
+from turns.queueing.turn_tree import token_limit, tree_of
+from turns.storage import history_version
+from turns.storage.access import User, conversation_for, turn_for
+from turns.storage.turn_rows import REPORTS_WAIT
+
+logger = logging.getLogger(__name__)
 
 TITLE_LENGTH = 60
 REPORT_SOURCE = "sub_agent"  # the source of a turn that carries reports
+CONTINUE_SOURCE = "continue"
+
+_HAS_LIVE_TURN = Exists(
+    Turn.objects.filter(conversation=OuterRef("conversation"), status__in=LIVE_STATUSES)
+)
 
 Claimed = tuple[ClaimedTurn, list[log.WireEvent]]
+WINDOW = 60  # seconds
+CANDIDATES = 20  # maximum number tried per claim, because other processes may claim the first ones
+
+
+def replace(conversation: Conversation, turn_id: UUID, *, by: UUID) -> Turn:
+    """Replace a turn of a locked conversation and all later ones by the turn with the id `by`. Return the first
+    replaced turn.
+
+    Approvals that people gave for the whole conversation since that turn expire.
+
+    Raises:
+        CannotReplace: the message was not sent by a person, or is in another conversation.
+        AlreadyReplaced: another message has replaced it.
+        ConversationBusy: a turn of this conversation or of its sub-agents is active.
+    """
+    first = _replaceable(conversation, turn_id)
+    replaced = Turn.objects.filter(conversation=conversation, number__gte=first.number)
+    replaced.filter(replaced_by=None).update(replaced_by=by)
+    give_back(Turn.objects.filter(replaced_by=by))
+    scopes = [str(pk) for pk in tree_of(conversation.pk)]
+    approval_store.revoke_remembered(scopes=scopes, since=first.queued_at)
+    history_version.renew([conversation.pk], PromptChange.EDIT)
+    return first
+
+
+def _replaceable(conversation: Conversation, turn_id: UUID) -> Turn:
+    turn = Turn.objects.filter(conversation=conversation, pk=turn_id).first()
+    if turn is None or turn.source not in SAID_BY_PEOPLE or turn.parent_id is not None:
+        raise CannotReplace
+    if turn.replaced_by_id is not None:
+        raise AlreadyReplaced
+    here = Q(conversation=conversation) | Q(root__conversation=conversation)
+    if Turn.objects.filter(here, status__in=ACTIVE_STATUSES).exists():
+        raise ConversationBusy
+    return turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Enqueued:
-    """A turn that waits to be claimed; `is_new` is False where the same client id came again.
-
-    `claimed`: nothing else waited, so it runs at once.
-    """
+    """A queued turn; `is_new` is False if its client id was already known."""
 
     turn: Turn
     is_new: bool
     events: list[log.WireEvent]
-    claimed: ClaimedTurn | None = None
-
-
-class _State(NamedTuple):
-    """What there is in the queue of a locked conversation, and around it: `is_alive` is the process that asks.
-
-    `known` is the turn of the same message, if its client has sent it before.
-    """
-
-    waiting: int
-    is_busy: bool
-    others_wait: bool
-    is_alive: bool
-    has_reports: bool
-    known: UUID | None
-    now: datetime
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether a turn may begin without having waited: it is nobody else's turn, in no process."""
-        return self.is_alive and not (self.waiting or self.is_busy or self.others_wait)
 
 
 def startable() -> "QuerySet[Turn]":
-    """Return the queued turns of conversations without a live one that are not parked."""
-    live = Turn.objects.filter(conversation=OuterRef("conversation"), status__in=LIVE_STATUSES)
+    """Return the queued turns of conversations that have no live turn and are not parked."""
     queued = Turn.objects.filter(status=TurnStatus.QUEUED, conversation__parked_at=None)
-    return queued.filter(~Exists(live)).order_by()
-
-
-def _read_state(pk: Any, process_id: Any, client_id: Any) -> "QuerySet[Any, Any]":
-    of_it = Turn.objects.filter(conversation=OuterRef("pk")).order_by()
-    waiting = of_it.filter(status=TurnStatus.QUEUED).values("conversation")
-    return (
-        Conversation.objects.filter(pk=pk)
-        .annotate(
-            waiting=Coalesce(Subquery(waiting.annotate(count=Count("pk")).values("count")), 0),
-            is_busy=Exists(of_it.filter(status__in=LIVE_STATUSES)),
-            others_wait=Exists(startable().exclude(conversation=OuterRef("pk"))),
-            is_alive=Exists(Process.objects.filter(pk=process_id, ended_at=None)),
-            has_reports=are_due(OuterRef("pk")),
-            known=Subquery(of_it.filter(client_id=client_id).values("pk")),
-            now=Now(),
-        )
-        .order_by()
-        .values_list(*_State._fields)
-    )
-
-
-STATE = Select(_read_state, pk=UUIDField(), process_id=UUIDField(), **fields_of(Turn, "client_id"))
-FIRST = Select(
-    lambda pk: Turn.objects.filter(conversation=pk, status=TurnStatus.QUEUED).order_by("number")[
-        :1
-    ],
-    pk=UUIDField(),
-)
-CLAIM = Update(
-    lambda pk, process_id, at: (
-        Turn.objects.filter(
-            Exists(Process.objects.filter(pk=process_id, ended_at=None)),
-            pk=pk,
-            status=TurnStatus.QUEUED,
-        ),
-        {
-            "status": TurnStatus.RUNNING.value,
-            "owner": process_id,
-            "epoch": F("epoch") + 1,
-            "started_at": at,
-        },
-    ),
-    pk=UUIDField(),
-    process_id=UUIDField(),
-    at=DateTimeField(),
-)
-_TURN = Insert(Turn)
-_new_turn = NewRow(Turn)
+    return queued.filter(~_HAS_LIVE_TURN).order_by()
 
 
 def enqueue(
@@ -154,66 +129,145 @@ def enqueue(
     client_id: str | None,
     parent: Turn | None = None,
     writer: User | None = None,
-    process: Process | None = None,
     replaces: UUID | None = None,
     attachments: Sequence[UUID] = (),
 ) -> Enqueued:
-    """Queue a turn for a user message, under the limits that its agent has now.
+    """Queue a turn for a message, under the current limits of its agent.
 
-    `writer` is the person whose message it is. They may write here, but not too often. None = no person has written it.
-    `process` has a free slot: if nobody waits, the turn is its own at once. With `replaces`, that turn and all behind
-    it leave the history. `attachments` are files of the writer.
+    `writer` is the person who sent the message, whose access and rate limit are checked; None = no person sent it.
+    With `replaces`, that turn and all later ones are dropped from the history. `attachments` are files of the writer.
 
-    Raises:
-        ConversationNotFound, ConversationParked, MessageRejected, AgentUnavailable, QueueIsFull, TooManyMessages,
-        AttachmentNotFound, AttachmentRejected, CannotReplace, AlreadyReplaced, ConversationBusy
+    Raises: ConversationNotFound, ConversationParked, MessageRejected, AgentUnavailable, QueueIsFull, TooManyMessages,
+    AttachmentNotFound, AttachmentRejected, CannotReplace, AlreadyReplaced, ConversationBusy
     """
-    turn = _new_turn(id=uuid4(), user_message=text, source=source, client_id=client_id)
-    turn.parent = parent
+    turn = Turn(user_message=text, source=source, client_id=client_id, parent=parent)
     with atomic():
         turn.conversation = conversation = _locked(conversation_id, writer)
-        state = _state_of(conversation, process, client_id=client_id)
-        if state.known is not None:
-            return Enqueued(turn=Turn.objects.get(pk=state.known), is_new=False, events=[])
+        here, at = Turn.objects.filter(conversation=conversation).order_by(), conversation.read_at
+        if client_id and (earlier_turn := here.filter(client_id=client_id).first()) is not None:
+            return Enqueued(turn=earlier_turn, is_new=False, events=[])
         if replaces is not None:
-            turn.version += message_edits.replace(conversation, replaces, by=turn.pk).version
-            state = _state_of(conversation, process)
-        _check_room(conversation, waiting=state.waiting, parent=parent)
-        config = read_config(conversation.agent)
+            turn.version += replace(conversation, replaces, by=turn.pk).version
+        waiting = here.filter(status=TurnStatus.QUEUED).count()
+        _check_room(conversation, waiting=waiting, parent=parent)
+        agent = find_agent(conversation.agent, user_id=conversation.owner_id)
         if writer is not None:
-            count_message(writer.pk, now=state.now)
+            count_message(writer.pk, now=at)
             turn.attachments = attached_files.claim(attachments, turn=turn, owner_id=writer.pk)
-        _number(turn, config.agent, at=state.now)
+        _number(turn, agent, at=at)
         queued = _queued(turn, replaces=replaces)
-        if process is not None and parent is None and state.is_idle:
-            turn.owner = process
-            return _begin_at_once(conversation, turn, queued, config=config, state=state)
-        _TURN.one(turn)
+        turn.save(force_insert=True)
         get_dispatcher().dispatch(conversation.pk, turn.pk)
         return Enqueued(turn=turn, is_new=True, events=log.append(conversation, turn.pk, queued))
 
 
 def claim(conversation_id: UUID, *, process: Process, waits: bool = True) -> Claimed | None:
-    """Make the oldest queued turn of an idle conversation running and owned by `process`; None if there is none.
+    """Claim the oldest queued turn of an idle conversation for `process`; None if there is none.
 
-    Two processes may try at once: the unique index on the live turn of a conversation lets one through. Without `waits`
-    a conversation that somebody is writing is left alone.
+    If two processes try concurrently, the unique index on a conversation's live turn lets only one succeed. Without
+    `waits`, a locked conversation is skipped.
     """
     try:
         with atomic():
             conversation = log.locked(conversation_id, waits=waits)
-            state = _state_of(conversation, process)
-            turn = FIRST.first(pk=conversation.pk)
-            if turn is None or state.is_busy or conversation.parked_at is not None:
+            at = conversation.read_at
+            active = Turn.objects.filter(conversation=conversation, status__in=ACTIVE_STATUSES)
+            # Sorted here, because SQLite would read the whole conversation to sort it.
+            turns = sorted(
+                active.annotate(reports_wait=REPORTS_WAIT).order_by(),
+                key=lambda one: (one.status == TurnStatus.QUEUED, one.number),
+            )
+            if not turns or turns[0].status != TurnStatus.QUEUED or conversation.parked_at:
                 return None
-            if not CLAIM.run(pk=turn.pk, process_id=process.pk, at=state.now):
+            turn = turns[0]
+            turn.conversation = conversation
+            is_alive = Exists(Process.objects.filter(pk=process.pk, ended_at=None))
+            queued = Turn.objects.filter(is_alive, pk=turn.pk, status=TurnStatus.QUEUED)
+            if not queued.update(
+                status=TurnStatus.RUNNING, owner=process, epoch=F("epoch") + 1, started_at=at
+            ):
                 return None  # this process has lost its lease
             turn.epoch += 1
-            started, _message = _begin(conversation, turn, state)
-            events = log.append(conversation, turn.pk, started, at=state.now)
+            reports = take(conversation, at=at) if turn.reports_wait else []
+            started = _begin(turn, reports, at=at)
+            events = log.append(conversation, turn.pk, started, at=at)
             return _claimed(turn), events
     except (IntegrityError, ConversationNotFound):
         return None
+
+
+def claim_next(*, process: Process) -> Claimed | None:
+    """Claim the next turn for `process`; None if none can start now.
+
+    A conversation that another process has locked is skipped, unless no other conversation has a queued turn. A process
+    that hangs in the middle of a write must not block all other turns.
+    """
+    candidates = waiting_conversations(limit=CANDIDATES)
+    for conversation_id in candidates:
+        claimed = _claim_in(conversation_id, process=process, waits=False)
+        if claimed is not None:
+            return claimed
+    for conversation_id in candidates:
+        try:
+            with atomic(), log.short_lock_wait():
+                claimed = _claim_in(conversation_id, process=process)
+        except DatabaseError:  # still locked: the next poll tries again
+            return None
+        if claimed is not None:
+            return claimed
+    return None
+
+
+def waiting_conversations(*, limit: int = 100) -> list[UUID]:
+    """Return idle conversations with a queued turn, in scheduling order.
+
+    The order assumes that all conversations before each one have started.
+    """
+    oldest_first = (
+        startable()
+        .values_list("conversation", "conversation__owner")
+        .annotate(since=Min("queued_at"))
+        .order_by("since", "conversation")
+    )
+    waiting = list(oldest_first)
+    turns = _at_work() if len(waiting) > 1 else Counter()  # a single conversation needs no order
+    places: list[tuple[int, UUID]] = []
+    for conversation_id, owner_id, _since in waiting:
+        turns[owner_id] += 1
+        places.append((turns[owner_id], conversation_id))
+    places.sort(key=lambda place: place[0])  # stable: among equals, the oldest comes first
+    return [conversation_id for _place, conversation_id in places[:limit]]
+
+
+def _claim_in(conversation_id: UUID, *, process: Process, waits: bool = True) -> Claimed | None:
+    """Claim a turn in one conversation. If it cannot be read, log that, because it must not block the others."""
+    try:
+        return claim(conversation_id, process=process, waits=waits)
+    except (OperationalError, InterfaceError):  # affects all conversations, not only this one
+        raise
+    except Exception:
+        logger.exception(
+            "A turn could not be claimed", extra={"conversation_id": str(conversation_id)}
+        )
+        return None
+
+
+def _at_work() -> Counter[object]:
+    """Count the active turns per user, without those that wait for a person or for a sub-agent."""
+    live = Turn.objects.filter(status__in=LIVE_STATUSES).order_by()
+    owners = dict(live.values_list("pk", "conversation__owner"))
+    calls = selectors.open_calls_of_groups(map(str, owners))
+    at_work: Counter[object] = Counter()
+    for turn_id, owner_id in owners.items():
+        going_on = calls.get(str(turn_id), ())
+        at_work[owner_id] += not only_waits(
+            (CallStatus(call.status), _only_waits(call.tool_name)) for call in going_on
+        )
+    return at_work
+
+
+def _only_waits(tool_name: str) -> bool:
+    return tool_name in registry and registry.get(tool_name).only_waits
 
 
 def _locked(conversation_id: UUID, writer: User | None) -> Conversation:
@@ -223,7 +277,7 @@ def _locked(conversation_id: UUID, writer: User | None) -> Conversation:
 
 
 def _number(turn: Turn, agent: Agent, *, at: datetime) -> None:
-    """Add a turn to its locked conversation, under the terms of its agent and in the trace of its request."""
+    """Number a turn in its locked conversation, and store its agent's limits and the trace of its request."""
     conversation = turn.conversation
     conversation.last_number += 1
     conversation.title = conversation.title or _title(turn.user_message, turn.attachments)
@@ -245,65 +299,26 @@ def _queued(turn: Turn, *, replaces: UUID | None) -> TurnQueued:
     )
 
 
-def _state_of(
-    conversation: Conversation, process: Process | None, *, client_id: str | None = None
-) -> _State:
-    process_id = process and process.pk
-    # No client calls a message "". None would ask for those without an id.
-    read = STATE.first(pk=conversation.pk, process_id=process_id, client_id=client_id or "")
-    if read is None:
-        raise ConversationNotFound
-    return _State(*read)
-
-
-def _begin_at_once(
-    conversation: Conversation,
-    turn: Turn,
-    queued: TurnQueued,
-    *,
-    config: AgentConfig,
-    state: _State,
-) -> Enqueued:
-    """Store a turn that nobody else comes before as one that runs, and read what it begins with."""
-    checkpoint("before_claim")
-    turn.status, turn.epoch, turn.started_at = TurnStatus.RUNNING.value, 1, state.now
-    _TURN.one(turn)
-    started, message = _begin(conversation, turn, state)
-    events = log.append(conversation, turn.pk, queued, started, at=state.now)
-    claimed = _claimed(
-        turn,
-        is_new=True,
-        # A message that replaces another one has changed what is known of the history.
-        prompt=None if queued.replaces else read_prompt_quickly(conversation, message),
-        agent_config=config,
-    )
-    return Enqueued(turn=turn, is_new=True, events=events, claimed=claimed)
-
-
 def _check_room(conversation: Conversation, *, waiting: int, parent: Turn | None) -> None:
-    """Raise unless another turn may wait here; `parent` is the turn that it would work for."""
+    """Raise unless another turn may be queued here; `parent` is the turn that would wait for its report."""
     if conversation.deleted_at is not None:
         raise ConversationNotFound
     if conversation.parked_at is not None:
         raise ConversationParked
     if conversation.parent_id is not None and parent is None:
-        raise MessageRejected(
-            _("A sub-agent works here. Write to the conversation that it works for.")
-        )
+        raise MessageRejected(_("A sub-agent works here. Write to the main conversation instead."))
     if waiting >= app_settings.MAX_QUEUED:
         raise QueueIsFull
 
 
-def _begin(conversation: Conversation, turn: Turn, state: _State) -> tuple[TurnStart, Message]:
-    """Add the message of a claimed turn, with the reports that are due."""
-    at = state.now
-    reports = take(conversation, at=at) if state.has_reports else []
-    said = [{"type": "text", "text": turn.user_message}] if turn.user_message.strip() else []
+def _begin(turn: Turn, reports: list[dict[str, Any]], *, at: datetime) -> TurnStart:
+    """Store the message of a claimed turn, with the reports delivered to it."""
+    blocks = [{"type": "text", "text": turn.user_message}] if turn.user_message.strip() else []
     is_report_turn = bool(reports) and turn.source == REPORT_SOURCE
-    content = reports if is_report_turn else [*reports, *turn.attachments, *said]
-    message = messages.add(conversation, turn, role="user", content=content, at=at)
+    content = reports if is_report_turn else [*reports, *turn.attachments, *blocks]
+    messages.add(turn.conversation, turn, role="user", content=content, at=at)
     checkpoint("in_claim")
-    started = TurnStart(
+    return TurnStart(
         user_message=turn.user_message,
         client_id=turn.client_id,
         agent=turn.agent,
@@ -313,11 +328,9 @@ def _begin(conversation: Conversation, turn: Turn, state: _State) -> tuple[TurnS
         reports=[block["sub_agent"] for block in reports],
         attachments=turn.attachments or None,
     )
-    return started, message
 
 
-def _claimed(turn: Turn, **read: Any) -> ClaimedTurn:
-    """Return a turn as its owner has it, with what was `read` for it at once."""
+def _claimed(turn: Turn) -> ClaimedTurn:
     return ClaimedTurn(
         id=turn.pk,
         conversation_id=turn.conversation_id,
@@ -329,9 +342,9 @@ def _claimed(turn: Turn, **read: Any) -> ClaimedTurn:
         token_limit=turn.token_limit,
         family_token_limit=token_limit(turn),
         parent_id=turn.parent_id,
+        user_id=turn.conversation.owner_id,
         kind=_kind_of(turn),
         traceparent=turn.traceparent,
-        **read,
     )
 
 
@@ -344,3 +357,49 @@ def _kind_of(turn: Turn) -> ScopeKind:
 def _title(text: str, files: Sequence[AttachmentContent]) -> str:
     line = sanitize_line(text) or ", ".join(file["name"] for file in files)
     return line if len(line) <= TITLE_LENGTH else f"{line[: TITLE_LENGTH - 1].rstrip()}…"
+
+
+def count_message(user_id: Any, *, now: datetime) -> None:
+    """Count a message in its transaction, and lock the user's row until the transaction ends.
+
+    `now` is the database's time. Refused messages are not counted, so waiting always helps.
+
+    Raises: TooManyMessages: too many messages within the last minute.
+    """
+    tally, _is_new = MessageTally.objects.select_for_update().get_or_create(user_id=user_id)
+    second = int(now.timestamp())
+    recent = {at: count for at, count in tally.times if at > second - WINDOW}
+    if sum(recent.values()) >= app_settings.MAX_MESSAGES_PER_MINUTE:
+        raise TooManyMessages
+    recent[second] = recent.get(second, 0) + 1
+    tally.times = list(recent.items())
+    tally.save(update_fields=["times"])
+
+
+def continue_turn(turn_id: UUID, user: User) -> Enqueued:
+    """Queue a turn that continues an interrupted one at a person's request (H4). A repeated request returns the same
+    turn.
+
+    Nothing is repeated automatically, because chat models and tools have side effects.
+
+    Raises:
+        TurnNotFound: the turn does not exist or belongs to another user.
+        CannotContinue: it was not interrupted, or the conversation has continued since.
+        ConversationParked, TooManyMessages, QueueIsFull, AgentUnavailable, NotAllowed
+    """
+    turn = turn_for(user, turn_id)
+    client_id = f"{CONTINUE_SOURCE}:{turn.pk}"
+    with atomic():
+        conversation = log.locked(turn.conversation_id)
+        turn.refresh_from_db(fields=["status"])
+        is_known = conversation.turns.filter(client_id=client_id).exists()
+        is_last = turn.number == conversation.last_number
+        if not is_known and not (turn.status == TurnStatus.INTERRUPTED and is_last):
+            raise CannotContinue
+        return enqueue(
+            conversation.pk,
+            text=_("Please continue where you were interrupted."),
+            source=CONTINUE_SOURCE,
+            client_id=client_id,
+            writer=user,
+        )

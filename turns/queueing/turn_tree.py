@@ -1,6 +1,7 @@
-"""Families: a turn of a person and all turns that work for it, at any depth. They share one budget (C10; sync ORM).
+"""Families: a person's turn and all turns that work for it, at any depth, share one budget (C10; sync ORM).
 
-A turn that carries a report belongs to the family that it reports of. Without a person nothing grows beyond the budget.
+A turn that delivers a report belongs to the family of the report, so that sub-agents cannot exceed the budget without
+a person. The conversations of a family are a tree as well.
 """
 
 from collections.abc import Mapping
@@ -9,20 +10,23 @@ from uuid import UUID
 from django.db.models import Q
 
 from turns.conf import app_settings
+from turns.core.chat_model import tokens_of
 from turns.core.turns import ACTIVE_STATUSES
 from turns.events import log
+from turns.exceptions import ConversationNotFound
 from turns.models import Agent, Conversation, Turn
 
 
 def root_of(turn: Turn) -> UUID:
-    """Return the turn that the family of this one began with: this one, unless it was set to work."""
+    """Return the id of the family's first turn, which may be this one."""
     return turn.root_id or turn.pk
 
 
 def lock(turn_id: UUID, *, waits: bool = True) -> None:
-    """Lock the conversation that the family of a turn began in, before any below it. So its size is counted once at a time.
+    """Lock the conversation of the family's first turn before any conversation below it, so that the family's size is
+    counted by one transaction at a time.
 
-    Raise `ConversationNotFound` if somebody else has the lock and we do not wait.
+    Raises `ConversationNotFound` if it is locked and `waits` is False.
     """
     above = Turn.objects.filter(pk=turn_id, root__isnull=False)
     for conversation_id in above.values_list("root__conversation", flat=True):
@@ -30,7 +34,7 @@ def lock(turn_id: UUID, *, waits: bool = True) -> None:
 
 
 def refusal(turn: Turn) -> str | None:
-    """Return why nobody may be set to work for this turn any more, in a sentence for the model. None if somebody may."""
+    """Return the reason why this turn may not start another sub-agent, as a sentence for the model; None if it may."""
     family = Turn.objects.filter(root=root_of(turn))
     at_work, most = app_settings.MAX_FAMILY, app_settings.MAX_FAMILY_TOTAL
     if family.count() >= most:
@@ -47,19 +51,19 @@ def refusal(turn: Turn) -> str | None:
 
 
 def has_room_for_report_turn(turn: Turn) -> bool:
-    """Return whether a turn that carries a report may work below this one now. What it reports of is counted already."""
+    """Return whether the budget allows one more turn, to deliver the report of a sub-agent that `turn` started."""
     children = Turn.objects.filter(parent=turn, status__in=ACTIVE_STATUSES)
     family = Turn.objects.filter(root=root_of(turn), status__in=ACTIVE_STATUSES)
     return children.count() < app_settings.MAX_CHILDREN and family.count() < app_settings.MAX_FAMILY
 
 
 def token_limit(turn: Turn) -> int | None:
-    """Return how many tokens the family may use in all: what the agent may that the person speaks to. None = no limit."""
+    """Return the family's total token limit, set by the agent of the person's turn; None = no limit."""
     return turn.token_limit if turn.root is None else turn.root.token_limit
 
 
 def line_of(conversation_id: UUID) -> list[UUID]:
-    """Return the conversation that everything began in, those that led to this one, and this one."""
+    """Return the ids of the conversations on the path from the root to this one, including both."""
     line = [conversation_id]
     while True:
         above = Conversation.objects.values_list("parent_id", flat=True).filter(pk=line[0]).first()
@@ -69,19 +73,37 @@ def line_of(conversation_id: UUID) -> list[UUID]:
 
 
 def rules_above(turn_id: UUID) -> list[str]:
-    """Return the approval rules of the agents that a sub-agent works for, from its parent's turn upwards."""
+    """Return the approval rules of the agents of this turn and of its ancestors, in no particular order."""
     names = []
     above: UUID | None = turn_id
     while above is not None:
-        found = Turn.objects.filter(pk=above).values_list("agent", "parent_id").first()
-        name, above = found or ("", None)
+        parent = Turn.objects.filter(pk=above).values_list("agent", "parent_id").first()
+        name, above = parent or ("", None)
         names.append(name)
     return list(Agent.objects.filter(name__in=names).values_list("approval", flat=True))
 
 
 def share_usage(turn: Turn, usage: Mapping[str, int]) -> int:
-    """Store what a turn has used so far; return what the rest of its family has, in tokens."""
+    """Store a turn's usage so far; return the tokens used by the other turns of its family."""
     Turn.objects.filter(pk=turn.pk).update(usage=dict(usage))
     root_id = root_of(turn)
     others = Turn.objects.filter(Q(pk=root_id) | Q(root=root_id)).exclude(pk=turn.pk)
-    return sum(sum(used.values()) for used in others.values_list("usage", flat=True))
+    return sum(tokens_of(used) for used in others.values_list("usage", flat=True))
+
+
+def tree_of(top_id: UUID) -> list[UUID]:
+    family: list[UUID] = []
+    level = [top_id]
+    while level:
+        family += level
+        children = Conversation.objects.filter(parent__in=level).exclude(pk__in=family)
+        level = list(children.values_list("pk", flat=True))
+    return family
+
+
+def parent_id_of(conversation_id: UUID) -> UUID | None:
+    """Return the id of the parent conversation, if any. Raise `ConversationNotFound`."""
+    parent = Conversation.objects.filter(pk=conversation_id).values_list("parent_id").first()
+    if parent is None:
+        raise ConversationNotFound
+    return parent[0]

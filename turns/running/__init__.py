@@ -1,1 +1,1 @@
-"""What runs turns in a process: the runtime, and all that the owner of a turn writes."""
+"""The runtime of a process, which runs its turns and writes their rows."""

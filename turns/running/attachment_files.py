@@ -1,6 +1,5 @@
-"""Files for a chat model. Each is put into the workspace, and given as the model can take it, else as text."""
+"""Files for a chat model: copied into the workspace, and sent natively if the model supports them, or else as text."""
 
-import asyncio
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,25 +13,26 @@ from django.db.models.functions import Length
 
 from governance.db import run_in_query_thread
 from governance.runtime import put_file
+from governance.threads import run_in_thread
 from turns.attachments import file_storage
 from turns.attachments.rows import STORED
 from turns.attachments.threads import in_storage_thread
 from turns.conf import PDF
 from turns.core.messages import AttachmentBlock, Block, Message, TextBlock
-from turns.core.prompt_markers import ATTACHED, SHOWN
+from turns.core.texts import ATTACHED, SHOWN
 from turns.exceptions import TurnsError
 from turns.models import Attachment
 
-DIRECTORY = "attachments"  # of a workspace
-MOST_BYTES = 20_000_000  # of files in one request; providers take 32 MB, as base64
+DIRECTORY = "attachments"  # within a workspace
+MOST_BYTES = 20_000_000  # total file size per request; providers accept 32 MB of base64
 MOST_FILES = 50
-MOST_PAGES = 100  # of PDF files in one request: Anthropic takes no more
-MOST_TEXT = 400_000  # characters of documents in one request
+MOST_PAGES = 100  # total PDF pages per request; Anthropic's limit
+MOST_TEXT = 400_000  # total characters of documents per request
 
 
 @dataclass(slots=True)
 class _Room:
-    """What a request still has room for."""
+    """The remaining capacity of a request."""
 
     files: int = field(default_factory=lambda: MOST_FILES)
     size: int = MOST_BYTES
@@ -40,7 +40,7 @@ class _Room:
     text: int = field(default_factory=lambda: MOST_TEXT)
 
     def takes(self, size: int, pages: int) -> bool:
-        """Take a file if there is room for all of it."""
+        """Reserve room for a whole file; return False if there is not enough."""
         if not self.files or size > self.size or pages > self.pages:
             return False
         self.files -= 1
@@ -49,29 +49,32 @@ class _Room:
         return True
 
     def cut(self, length: int) -> int:
-        """Take as much of a text as there is room for; return how many characters."""
-        taken = min(length, self.text)
-        self.text -= taken
-        return taken
+        """Reserve room for as much text as fits; return the number of characters."""
+        count = min(length, self.text)
+        self.text -= count
+        return count
 
 
 @dataclass(slots=True, kw_only=True)
 class _Share:
-    """What of a file has room in a request: all of it, or the beginning of its text."""
+    """The part of a file that a request includes: all of it, or the start of its text."""
 
     path: str
     is_image: bool
     is_whole: bool
-    length: int  # of all its text
-    taken: int = 0  # characters of it
+    length: int  # characters of the whole text
+    taken: int = 0  # characters included
     text: str = ""
 
 
 async def with_files(
     messages: Sequence[Message], *, media: Collection[str], workspace: Path | None
 ) -> Sequence[Message]:
-    """Return the messages with their files, as a chat model gets them. The latest files go first where room is short."""
-    # Each step asks this of the whole history, so it is not a loop of Python.
+    """Return the messages with their files in the form that the chat model gets.
+
+    If there is not room for all files, the latest have priority.
+    """
+    # `filter` runs in C, which matters because every step scans the whole history.
     with_some = list(filter(attrgetter("attachments"), messages))
     if not with_some:
         return messages
@@ -80,12 +83,17 @@ async def with_files(
         for block in message.attachments:
             files.setdefault(block.attachment_id, block)
     shares = await run_in_query_thread(_shares)(files, media)
-    missing = await asyncio.to_thread(_missing, files, workspace)
-    given = _Given()
-    for pk, block in files.items():
-        given.blocks[pk] = await _give(block, shares.get(pk), workspace, is_missing=pk in missing)
+    missing = await run_in_thread(_missing, files, workspace)
+    contents = {
+        pk: await _give(block, shares.get(pk), workspace, is_missing=pk in missing)
+        for pk, block in files.items()
+    }
+
+    def content_of(block: Block) -> tuple[Block, ...]:
+        return contents[block.attachment_id] if isinstance(block, AttachmentBlock) else (block,)
+
     return [
-        replace(message, content=tuple(chain.from_iterable(given(b) for b in message.content)))
+        replace(message, content=tuple(chain.from_iterable(map(content_of, message.content))))
         if message.attachments
         else message
         for message in messages
@@ -93,16 +101,18 @@ async def with_files(
 
 
 def path_of(block: AttachmentBlock) -> str:
-    """Return where a file is in a workspace: two of one name have two places."""
+    """Return a file's path in a workspace; files of the same name have different paths."""
     return f"{DIRECTORY}/{block.attachment_id[:8]}-{block.name}"
 
 
 def _shares(ids: Iterable[str], media: Collection[str]) -> dict[str, _Share]:
-    """Share the room out in this order, by what the rows say; read no text that has none (sync ORM)."""
+    """Allocate the room to the files in the given order, based on their rows; texts without room are not read (sync
+    ORM).
+    """
     rows = Attachment.objects.filter(pk__in=[UUID(each) for each in ids], status=STORED)
-    found = {str(row.pk): row for row in rows.defer("text").annotate(length=Length("text"))}
+    rows_by_id = {str(row.pk): row for row in rows.defer("text").annotate(length=Length("text"))}
     room = _Room()
-    shares = {each: _share(found[each], media, room) for each in ids if each in found}
+    shares = {each: _share(rows_by_id[each], media, room) for each in ids if each in rows_by_id}
     with_text = [each for each, share in shares.items() if share.taken]
     for pk, text in rows.filter(pk__in=with_text).values_list("pk", "text"):
         share = shares[str(pk)]
@@ -112,26 +122,16 @@ def _shares(ids: Iterable[str], media: Collection[str]) -> dict[str, _Share]:
 
 def _share(row: Any, media: Collection[str], room: _Room) -> _Share:
     kind = "image" if row.is_image else "pdf" if row.media_type == PDF else ""
-    # A provider refuses each request with a PDF that it cannot open.
+    # Providers reject a whole request if they cannot open one of its PDFs.
     is_whole = kind in media and row.pages != 0 and room.takes(row.size, row.pages or 0)
-    taken = 0 if is_whole or row.is_image else room.cut(row.length)
+    characters = 0 if is_whole or row.is_image else room.cut(row.length)
     return _Share(
-        path=row.path, is_image=row.is_image, is_whole=is_whole, length=row.length, taken=taken
+        path=row.path, is_image=row.is_image, is_whole=is_whole, length=row.length, taken=characters
     )
 
 
-class _Given:
-    """What each block becomes."""
-
-    def __init__(self) -> None:
-        self.blocks: dict[str, tuple[Block, ...]] = {}
-
-    def __call__(self, block: Block) -> tuple[Block, ...]:
-        return self.blocks[block.attachment_id] if isinstance(block, AttachmentBlock) else (block,)
-
-
 def _missing(files: Mapping[str, AttachmentBlock], workspace: Path | None) -> set[str]:
-    """Return which files the workspace does not have yet."""
+    """Return the files that the workspace does not have yet."""
     if workspace is None:
         return set()
     return {pk for pk, block in files.items() if not os.path.lexists(workspace / path_of(block))}
@@ -140,7 +140,7 @@ def _missing(files: Mapping[str, AttachmentBlock], workspace: Path | None) -> se
 async def _give(
     block: AttachmentBlock, share: _Share | None, workspace: Path | None, *, is_missing: bool
 ) -> tuple[Block, ...]:
-    """Read a file if that is needed, and put it into the workspace if it is missing there."""
+    """Read a file if needed, and copy it to the workspace if it is missing there."""
     if share is None:
         return (_header(block, "It is not there any more."),)
     content = b""
@@ -148,7 +148,7 @@ async def _give(
         if share.is_whole or is_missing:
             content = await in_storage_thread(file_storage.read, share.path)
         if workspace is not None and is_missing:
-            await asyncio.to_thread(put_file, workspace, path_of(block), content)
+            await run_in_thread(put_file, workspace, path_of(block), content)
     except (OSError, TurnsError):
         return (_header(block, "It cannot be read now."),)
     place = f" In the workspace it is {path_of(block)!r}." if workspace else ""
@@ -158,7 +158,7 @@ async def _give(
 
 
 def _as_text(block: AttachmentBlock, share: _Share, *, place: str) -> Block:
-    """Return what is said of a file that a chat model cannot see, with as much text as fits."""
+    """Describe a file that the chat model cannot read, with as much text as fits."""
     if share.is_image:
         return _header(block, f"You cannot see it.{place}")
     if not share.length:

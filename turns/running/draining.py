@@ -1,9 +1,9 @@
-"""How a process that hosts turns goes down when it is told to. It does so in order if it can, and in time whatever hangs.
+"""The shutdown of a process that runs turns: orderly if possible, and on time even if something hangs.
 
-The first signal drains: nothing starts, what runs may end for `TURNS_DRAIN_GRACE` seconds, the rest is cancelled as
-`shutdown`. The second takes the grace away, the third leaves at once. Signals are taken where Python takes them, not by
-the event loop, and a thread keeps the time. So nothing can keep the process: no blocked loop, no coroutine that
-swallows its cancellation, no database that hangs.
+The first signal drains: no turn starts, running turns have `TURNS_DRAIN_GRACE` seconds to end, and the rest is
+cancelled as `shutdown`. The second signal skips the grace period, and the third exits immediately. Signal handlers are
+Python functions instead of callbacks of the event loop, and a thread enforces the deadlines. The process therefore
+exits even if the loop is blocked, a coroutine ignores its cancellation or the database hangs.
 """
 
 import asyncio
@@ -24,14 +24,14 @@ from turns.running import runtime
 
 logger = logging.getLogger(__name__)
 
-ABANDON_AFTER = 7.0  # seconds beyond the grace, in which what was cancelled has to end
-HURRY_BOUND = 8.0  # the same after the second signal; what works needs far less
-LAST_BOUND = 5.0  # seconds for the server itself, after everything was drained
-WRITE_BOUND = 2.0  # seconds for the last writes of a process that is left by force
+ABANDON_AFTER = 7.0  # seconds after the grace period in which cancelled turns must end
+HURRY_BOUND = 8.0  # seconds for the same after the second signal; usually far fewer are needed
+LAST_BOUND = 5.0  # seconds for the server to stop after the drain
+WRITE_BOUND = 2.0  # seconds for the last writes of a forced exit
 GOODBYE_BOUND = 2.0
 EXIT_UNCLEAN = 70
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-INTERRUPT_SIGNAL = signal.SIGURG  # ignored wherever nobody asks for it
+INTERRUPT_SIGNAL = signal.SIGURG  # ignored by default
 INTERRUPTS = 5
 INTERRUPT_INTERVAL = 0.1  # seconds
 
@@ -42,15 +42,15 @@ _goodbyes: list[Goodbye] = []
 
 
 def at_the_end(goodbye: Goodbye) -> None:
-    """Await `goodbye` when everything was drained, before the server closes; the same one twice counts once."""
+    """Await `goodbye` after the drain, before the server closes. A callback that is added twice runs once."""
     if goodbye not in _goodbyes:
         _goodbyes.append(goodbye)
 
 
 class Drain:
-    """Takes one process down. `leave` is called on `loop` when everything was drained; `say` gets sentences.
+    """Shuts one process down. `leave` is called on `loop` after the drain; `say` prints messages on the terminal.
 
-    `exit_code` is what the process should return then.
+    `exit_code` is the exit code of the process.
     """
 
     def __init__(
@@ -69,14 +69,14 @@ class Drain:
         self._draining: asyncio.Task[None] | None = None
 
     def watch_signals(self) -> None:
-        """Take SIGINT and SIGTERM from now on; to be called in the main thread."""
+        """Handle SIGINT and SIGTERM from now on. Call this in the main thread."""
         for number in SIGNALS:
             signal.signal(number, self._on_signal)
         MainThreadInterrupter().start()
         self._guard.start()
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        """Runs between any two steps of the main thread: nothing here may wait for a lock."""
+        """Runs between any two instructions of the main thread, so it must not acquire a lock."""
         self._signals += 1
         if self._signals == 1:
             self._guard.limit(app_settings.DRAIN_GRACE + ABANDON_AFTER)
@@ -84,7 +84,7 @@ class Drain:
             self._guard.limit(HURRY_BOUND)
         else:
             os._exit(EXIT_UNCLEAN)
-        with suppress(RuntimeError):  # the loop is closed: the end is near anyway
+        with suppress(RuntimeError):  # the loop is closed, so the process is about to end
             self._loop.call_soon_threadsafe(self._drain_on_signal, self._signals)
 
     def _drain_on_signal(self, signals: int) -> None:
@@ -95,7 +95,7 @@ class Drain:
             runtime.cut_grace()
 
     async def _drain(self) -> None:
-        live = await runtime.live_turns()
+        live = runtime.live_count()
         if live and self._signals == 1:
             self._say(
                 f"Waiting up to {app_settings.DRAIN_GRACE:g} s for {live} running turn(s). "
@@ -117,24 +117,23 @@ class Drain:
 
 
 class MainThreadInterrupter(threading.Thread):
-    """Interrupts the main thread after each signal. So a signal at the start of a blocking call is taken, too.
+    """Interrupts the main thread after each signal, so that blocking calls do not delay the handler.
 
-    Python takes signals between two steps of the main thread, or where they interrupt a call. One that comes in between
-    interrupts nothing, and would be taken when the call ends.
+    Python runs signal handlers between two instructions or when a signal interrupts a call. A signal that arrives just
+    before a blocking call would otherwise be handled only after it.
     """
 
     def __init__(self) -> None:
         super().__init__(name="main-thread-interrupter", daemon=True)
         self._reader, self._writer = socket.socketpair()
-        self._writer.settimeout(0)  # Python writes to it in the midst of anything
+        self._writer.settimeout(0)  # Python writes to it at any point, so it must not block
         self._next = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
         signal.signal(INTERRUPT_SIGNAL, lambda *_: None)
 
     def run(self) -> None:
-        """Interrupt the main thread a few times after each signal."""
         main = threading.main_thread().ident
         while numbers := self._reader.recv(64):
-            if self._next >= 0:  # whoever has listened before goes on hearing of them
+            if self._next >= 0:  # keep notifying the previous reader
                 with suppress(OSError):
                     os.write(self._next, numbers)
             if main is None or not any(number in SIGNALS for number in numbers):
@@ -145,7 +144,10 @@ class MainThreadInterrupter(threading.Thread):
 
 
 class ExitGuard(threading.Thread):
-    """Ends the process when a limit is over. `abandon` writes down, in another thread, what is left behind then."""
+    """Exits the process when a deadline has passed.
+
+    Before that, `abandon` records the unfinished turns in another thread.
+    """
 
     def __init__(self, abandon: Callable[[], None]) -> None:
         super().__init__(name="exit guard", daemon=True)
@@ -153,16 +155,16 @@ class ExitGuard(threading.Thread):
         self._limits: SimpleQueue[float] = SimpleQueue()
 
     def limit(self, seconds: float) -> None:
-        """Leave in so many seconds, unless it was to be sooner. May be called by a signal's function."""
+        """Set the deadline unless an earlier one is set. Safe in a signal handler."""
         self._limits.put(time.monotonic() + seconds)
 
     def run(self) -> None:
-        """Keep the time."""
+        """Wait for the deadline."""
         deadline = self._limits.get()
-        while (left := deadline - time.monotonic()) > 0:
+        while (seconds := deadline - time.monotonic()) > 0:
             with suppress(Empty):
-                deadline = min(deadline, self._limits.get(timeout=left))
-        # Whatever is done now is done elsewhere: it may wait for a lock that the thread which hangs holds.
+                deadline = min(deadline, self._limits.get(timeout=seconds))
+        # A separate thread, because the last writes may wait for a lock that the hanging thread holds.
         last = threading.Thread(target=self._leave_behind, name="last words", daemon=True)
         with suppress(RuntimeError):
             last.start()
@@ -175,16 +177,19 @@ class ExitGuard(threading.Thread):
 
 
 def drain_before(loop: asyncio.AbstractEventLoop) -> Drain | None:
-    """Drain before the server of this process hears of a signal: it goes on answering meanwhile.
+    """Drain before this process's server handles the signal, so that it keeps serving requests during the drain.
 
-    For servers that take signals as Python functions, such as uvicorn; None where this one does not.
+    For servers whose signal handlers are Python functions, such as Daphne and uvicorn. None for other servers, or if a
+    drain is already installed.
     """
     before = {number: signal.getsignal(number) for number in SIGNALS}
     if threading.current_thread() is not threading.main_thread():
         return None
     theirs = before[signal.SIGTERM]
     if not callable(theirs) or getattr(theirs, "__name__", "") == "_sighandler_noop":
-        return None  # asyncio's own: it is called by the loop
+        return None  # asyncio's own handler, which the loop calls
+    if isinstance(getattr(theirs, "__self__", None), Drain):
+        return None
     server: SignalFunction = theirs
 
     def leave() -> None:

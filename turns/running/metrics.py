@@ -1,9 +1,12 @@
-"""Metrics of this process for Prometheus: what it runs, and what it has counted since its start (B7).
+"""Prometheus metrics of this process (its current load, and counters since its start) and of the whole site (B7).
 
-Imported only where `prometheus_client` is installed (the extra `metrics`). Events and signals are counted as they come,
-so a scrape reads no history. What the database knows of all processes is in `site_metrics`.
+This module is imported only if `prometheus_client` is installed (the `metrics` extra). Events and signals are counted
+as they occur, so a scrape reads no history. The metrics of the whole site are at the end: every web process would
+return the same values, so only one is scraped (`GET /metrics?scope=site`). They are read from active rows along
+indexes.
 """
 
+import collections
 from collections.abc import Callable, Container, Iterable, Iterator
 from functools import lru_cache
 from itertools import islice, product
@@ -21,34 +24,45 @@ from prometheus_client import (
     ProcessCollector,
     start_http_server,
 )
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from governance import CallStatus, CancelReason, CancelSource, Disposition
 from governance import registry as tools
+from governance.db import run_in_db_thread, waited
 from governance.runtime import limits_version, load, timeouts
-from turns.core.repairs import CRASH
-from turns.core.turns import TurnStatus
+from governance.statistics import CUT_BY, limit_origin, limit_that_cut
+from governance.unanswered import cut_count
+from turns import __version__
+from turns.chat_models.failures import FELL_BACK
+from turns.core.prompt_changes import PromptChange
+from turns.core.repairs import CRASH, LEASE_LOSSES
+from turns.core.turns import ACTIVE_STATUSES, TurnStatus
 from turns.events import sinks
-from turns.processes.process_registry import code_version
+from turns.processes.leases import Lease
 from turns.running import runtime
 from turns.signals import cancel_settled
+from turns.storage import site_state
+from turns.storage.site_state import SiteState
 
 MAX_TOOL_NAMES = 100
 OTHER = "other"
 UNKNOWN = "unknown"
 TOOL_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 CANCEL_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 20)
-ERROR_CODES = ("internal_error", "not_stored", "step_limit", "token_limit")  # chat models have more
+ERROR_CODES = (  # chat models can return others
+    *("internal_error", "not_stored", "step_limit", "token_limit"),
+    *LEASE_LOSSES,
+)
 _ENDED = tuple(status for status in CallStatus if status.is_terminal)
-_DIRECTIONS = {"input_tokens": "input", "output_tokens": "output"}  # by their names in `usage`
+_DIRECTIONS = {"input_tokens": "input", "output_tokens": "output"}  # by their keys in `usage`
 
 
 class Registry(CollectorRegistry):
-    """A registry without `_created` series, which double the counters.
+    """A registry without `_created` series, which would double the number of series.
 
-    `prometheus_client.disable_created_metrics()` would take them from the host's metrics too. `prepare` is called before
-    each scrape.
+    `prometheus_client.disable_created_metrics()` would also remove them from the host's metrics. `prepare` is called
+    before each scrape.
     """
 
     prepare: Callable[[], None] = staticmethod(lambda: None)
@@ -72,10 +86,16 @@ _calls = Counter(
     ["tool_name", "status"],
     registry=registry,
 )
+_timeouts = Counter(
+    "turnkeeper_tool_timeouts",
+    "Tool calls of this process that a limit has ended, whatever their status, by the limit",
+    ["tool_name", "limit"],
+    registry=registry,
+)
 _tool_seconds = Histogram(
     "turnkeeper_tool_duration_seconds",
     "How long tool calls ran; those that something else ended would have run longer",
-    ["tool_name", "status"],
+    ["tool_name", "status", "limit_from"],
     buckets=TOOL_BUCKETS,
     registry=registry,
 )
@@ -98,6 +118,12 @@ _repairs = Counter(
     ["cause"],
     registry=registry,
 )
+_prompt_changes = Counter(
+    "turnkeeper_prompt_changes",
+    "Turns in which a model read its conversation anew, by what had changed",
+    ["reason"],
+    registry=registry,
+)
 _tokens = Counter(
     "turnkeeper_model_tokens",
     "Tokens of chat models in turns that ended in this process",
@@ -112,15 +138,22 @@ _errors = Counter(
 )
 
 
+_fallbacks = Counter(
+    "turnkeeper_model_fallbacks",
+    "Times that a fallback model took over in this process, since the one before refused service",
+    registry=registry,
+)
+
+
 class ToolNames:
-    """Keeps the number of series bounded: tools of servers elsewhere may come and go, and a model may invent names."""
+    """Limits the number of series, because remote tools may come and go and a model may invent names."""
 
     def __init__(self, tools: Container[str] = tools) -> None:
         self._tools = tools
         self._known: set[str] = set()
 
     def label(self, name: str) -> str:
-        """Return the name, `unknown` if there is no such tool, or `other` if there are too many names already."""
+        """Return the name, `unknown` if there is no such tool, or `other` if there are too many names."""
         if name in self._known:
             return name
         if name not in self._tools:
@@ -140,6 +173,8 @@ class MetricsSink:
             "turn_end": self._count_turn,
             "tool_result": self._count_call,
             "history_repaired": self._count_repairs,
+            "error": self._count_fallback,
+            "prompt_changed": self._count_prompt_change,
         }
 
     async def publish(self, conversation_id: UUID, event: dict[str, Any]) -> None:
@@ -148,12 +183,14 @@ class MetricsSink:
             count(event)
 
     def initialise(self) -> None:
-        """Let each series of a tool begin at 0, so that `increase()` sees the first timeout after a start."""
+        """Create the series of a tool with 0, so that `increase()` sees the first timeout after a start."""
         for tool in tuple(tools):
             name = self._names.label(tool.name)
             _indeterminate.labels(name)
             for status in _ENDED:
                 _calls.labels(name, status)
+            for limit in CUT_BY.values():
+                _timeouts.labels(name, limit)
 
     def _count_turn(self, event: dict[str, Any]) -> None:
         _series(_turns, event["status"]).inc()
@@ -167,33 +204,44 @@ class MetricsSink:
         _series(_calls, name, event["status"]).inc()
         if event["disposition"] == Disposition.INDETERMINATE:
             _indeterminate.labels(name).inc()
-        if _is_measured(event):
-            _series(_tool_seconds, name, event["status"]).observe(event["duration_ms"] / 1000)
+        if not _is_measured(event):
+            return
+        why = [event.get(key) or "" for key in ("error_type", "timeout_source", "limit_reached")]
+        origin = limit_origin(event.get("timeout_source") or "")
+        series = _series(_tool_seconds, name, event["status"], origin)
+        series.observe(event["duration_ms"] / 1000)
+        if limit := limit_that_cut(event["status"], *why):
+            _series(_timeouts, name, limit).inc()
 
     def _count_repairs(self, event: dict[str, Any]) -> None:
         for repair in event["repairs"]:
             _repairs.labels(repair["cause"]).inc()
 
-    def push(self, conversation_id: UUID, delta: dict[str, Any]) -> None:
-        """Streamed text is not counted."""
+    def _count_fallback(self, event: dict[str, Any]) -> None:
+        if event["code"] == FELL_BACK:
+            _fallbacks.inc()
+
+    def _count_prompt_change(self, event: dict[str, Any]) -> None:
+        _prompt_changes.labels(event["reason"]).inc()
+
+    def push(self, conversation_id: UUID, delta: dict[str, Any]) -> None: ...
 
 
 @lru_cache(maxsize=1024)
 def _series(metric: Any, *labels: str) -> Any:
-    """Return a series of a metric. Every event asks for some, and to find one takes longer than to count."""
+    """Return a series from a cache, because finding one takes longer than counting."""
     return metric.labels(*labels)
 
 
 def _is_measured(event: dict[str, Any]) -> bool:
-    """Whether the call ran, and it is known for how long: the event says 0 where it is not."""
+    """Return whether the call ran for a known duration; the event has 0 if it is unknown."""
     return bool(event["disposition"] == Disposition.SETTLED or event["duration_ms"] > 0)
 
 
-class ProcessLoad(Collector):
-    """What this process does now; may be asked in any thread."""
+class ProcessState(Collector):
+    """The load of this process, its limits, and its counters besides those of turns and calls; safe in any thread."""
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Return the numbers of this moment."""
+    def collect(self) -> Iterator[Metric]:
         yield GaugeMetricFamily(
             "turnkeeper_turns_live", "Turns that this process runs", value=runtime.live_count()
         )
@@ -205,13 +253,22 @@ class ProcessLoad(Collector):
         calls.add_metric(["queued"], now.queued)
         calls.add_metric(["abandoned"], now.abandoned)
         yield calls
-
-
-class ToolLimits(Collector):
-    """The limits in force in this process."""
-
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Return the limit of each tool's next call; without a limit, the tool has no sample."""
+        waits = CounterMetricFamily(
+            "turnkeeper_database_wait_seconds",
+            "Seconds that statements have waited in this process, all together, for a thread or a connection",
+            labels=["what"],
+        )
+        for what, seconds in waited().items():
+            waits.add_metric([what], seconds)
+        yield waits
+        yield CounterMetricFamily(
+            "turnkeeper_database_connections_cut",
+            "Connections that this process has cut since the database did not answer",
+            value=cut_count(),
+        )
+        yield CounterMetricFamily(
+            "turnkeeper_leases_lost", "Leases that this process has lost", value=Lease.lost_here
+        )
         yield GaugeMetricFamily(
             "turnkeeper_limits_version",
             "Version of the administrators' limits in force in this process",
@@ -221,7 +278,7 @@ class ToolLimits(Collector):
             "turnkeeper_tool_limit_seconds", "Limit of the tool's next call", labels=["tool_name"]
         )
         for name, timeout in islice(timeouts().items(), MAX_TOOL_NAMES):
-            if timeout:
+            if timeout:  # a tool without a limit has no sample
                 limits.add_metric([name], timeout)
         yield limits
 
@@ -230,26 +287,25 @@ def begin() -> None:
     sink = MetricsSink()
     sinks.register(sink)
     registry.prepare = sink.initialise
-    registry.register(ToolLimits())
-    registry.register(ProcessLoad())
+    registry.register(ProcessState())
     for default in (ProcessCollector, PlatformCollector, GCCollector):
         default(registry=registry)
-    Info("turnkeeper_build", "What runs here", registry=registry).info(
-        {"version": code_version() or "unknown"}
-    )
+    Info("turnkeeper_build", "What runs here", registry=registry).info({"version": __version__})
     _begin_at_zero()
     cancel_settled.connect(_on_cancel_settled, dispatch_uid="turns.metrics")
 
 
 def _begin_at_zero() -> None:
-    """Make the series whose labels are known, so that `increase()` sees the first of each after a start."""
+    """Create the series with known labels, so that `increase()` sees the first event after a start."""
     for status in TurnStatus:
         if status.is_terminal:
             _turns.labels(status)
     for source, what in product(CancelSource, ("turn", "call")):
         _cancel_seconds.labels(source, what)
-    for cause in (CRASH.name, *CancelReason):
+    for cause in (CRASH.name, *LEASE_LOSSES, *CancelReason):
         _repairs.labels(cause)
+    for reason in PromptChange:
+        _prompt_changes.labels(reason)
     for direction in _DIRECTIONS.values():
         _tokens.labels(direction)
     for code in ERROR_CODES:
@@ -257,7 +313,7 @@ def _begin_at_zero() -> None:
 
 
 def serve(port: int, *, host: str) -> WSGIServer:
-    """Answer scrapes in a thread of its own: for a process that serves no pages. Raise `OSError` if it cannot listen."""
+    """Serve scrapes in a separate thread, for a process without a web server. Raise `OSError` if it cannot listen."""
     server, _thread = start_http_server(port, addr=host, registry=registry)
     return server
 
@@ -265,5 +321,70 @@ def serve(port: int, *, host: str) -> WSGIServer:
 def _on_cancel_settled(
     sender: object, *, source: str, what: str, seconds: float, mode: str, **_: Any
 ) -> None:
-    if mode == "now":  # the others wait on purpose
+    if mode == "now":  # cancels of other modes wait by design
         _cancel_seconds.labels(source, what).observe(seconds)
+
+
+class SiteMetrics(Collector):
+    """The metrics of the whole site in one scrape."""
+
+    def __init__(self, state: SiteState) -> None:
+        self._state = state
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        state = self._state
+        active = _gauge("turns_active", "Turns that are not over, everywhere", "status")
+        for status in ACTIVE_STATUSES:
+            active.add_metric([status.value], state.active.get(status, 0))
+        yield active
+        yield _gauge(
+            "conversations_unattended",
+            "Conversations whose last viewer has left turns behind, everywhere",
+            value=state.unattended,
+        )
+        yield _gauge(
+            "approvals_waiting",
+            "Calls that wait for a person",
+            value=state.waiting_approvals,
+        )
+        yield _gauge(
+            "oldest_approval_age_seconds",
+            "How long the oldest of them waits",
+            value=state.age(state.first_approval_at),
+        )
+        yield _gauge(
+            "oldest_queued_turn_age_seconds",
+            "How long the oldest queued turn waits",
+            value=state.age(state.first_queued_at),
+        )
+        ages = _gauge(
+            "lease_age_seconds",
+            "Time since a process renewed its lease, for each that has not ended",
+            "process",
+            "role",
+        )
+        for process in state.processes:
+            ages.add_metric([str(process), process.role], state.age(process.seen_at))
+        yield ages
+        # A gauge instead of a counter, because the process that detects a dead one may have just started.
+        lost = _gauge(
+            "processes_lost",
+            "Processes that died or fell silent within the last hour",
+            "process",
+            "role",
+            "ending",
+        )
+        counts = collections.Counter((str(each), each.role, each.ending) for each in state.lost)
+        for labels, count in counts.items():
+            lost.add_metric(labels, count)
+        yield lost
+
+
+@run_in_db_thread
+def read_site() -> SiteMetrics:
+    """Read the values with a few short queries."""
+    return SiteMetrics(site_state.read())
+
+
+def _gauge(name: str, says: str, *labels: str, value: float | None = None) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"turnkeeper_{name}", says, value=value, labels=labels or None)

@@ -1,4 +1,4 @@
-"""What clients may read of conversations and turns; checked for each user."""
+"""Read access to conversations and turns for clients. Permissions are checked for each user."""
 
 from turns.selectors.attachments import AttachedFile, attached_file
 from turns.selectors.conversations import (
@@ -7,6 +7,7 @@ from turns.selectors.conversations import (
     active_turn_ids,
     active_turns,
     conversation_events,
+    export,
     get_conversation,
     get_turn,
     history,
@@ -15,6 +16,7 @@ from turns.selectors.conversations import (
     list_conversations,
     partial_text,
     processes_lack_shared_layer,
+    pulse,
     reaches_back,
     snapshot,
     starters,
@@ -22,7 +24,7 @@ from turns.selectors.conversations import (
     turn_events,
     unbegun_conversation,
 )
-from turns.selectors.exports import export
+from turns.selectors.usage import usage_of, usage_per
 
 __all__ = [
     "AttachedFile",
@@ -41,10 +43,13 @@ __all__ = [
     "list_conversations",
     "partial_text",
     "processes_lack_shared_layer",
+    "pulse",
     "reaches_back",
     "snapshot",
     "starters",
     "tool_result",
     "turn_events",
     "unbegun_conversation",
+    "usage_of",
+    "usage_per",
 ]

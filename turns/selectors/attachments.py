@@ -1,4 +1,4 @@
-"""The files of a conversation, for those who may see it."""
+"""Read access to attached files, for users who may see the conversation."""
 
 from dataclasses import dataclass
 from uuid import UUID
@@ -15,7 +15,7 @@ from turns.storage.access import User, conversation_for, reload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachedFile:
-    """A file as a browser gets it; `name` has an ending that fits its type."""
+    """A file to send to a browser; the extension of `name` matches the file's type."""
 
     name: str
     media_type: str
@@ -31,7 +31,7 @@ async def attached_file(*, attachment_id: UUID, user: User) -> AttachedFile:
     row = await _row(attachment_id, user)
     try:
         content = await in_storage_thread(file_storage.read, row.path)
-    except FileNotFoundError:  # removed a moment ago
+    except FileNotFoundError:  # it was just removed
         raise AttachmentNotFound from None
     name = saved_name(row.name, row.media_type)
     return AttachedFile(name=name, media_type=row.media_type, content=content)
@@ -39,12 +39,12 @@ async def attached_file(*, attachment_id: UUID, user: User) -> AttachedFile:
 
 @run_in_query_thread
 def _row(attachment_id: UUID, user: User) -> Attachment:
-    viewer = reload(user)
+    user_id = reload(user).pk
     row = Attachment.objects.filter(pk=attachment_id, status=STORED).defer("text").first()
     if row is None:
         raise AttachmentNotFound
     if row.conversation_id is None:
-        if row.owner_id != viewer.pk:
+        if row.owner_id != user_id:
             raise AttachmentNotFound
         return row
     try:

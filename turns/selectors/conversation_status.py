@@ -1,6 +1,6 @@
-"""Overviews: which conversations of a person work, wait or were interrupted, which is the latest, what sub-agents ask.
+"""Overviews: the state of a person's conversations, the latest one, and the questions of sub-agents.
 
-One is read every few seconds for all open sockets of a process at once. That is a handful of queries, however many those are.
+Every few seconds, a process reads one overview for all its open sockets, with a constant number of queries.
 """
 
 from collections import defaultdict
@@ -13,24 +13,23 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib.auth import get_user_model
-from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery, UUIDField
-from django.utils import timezone
+from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
 
-from governance import approval_store
+from governance import approval_store, db_clock
 from governance import selectors as governance_selectors
 from governance.approval_store import ApprovalRow
 from governance.db import run_in_query_thread
-from governance.prepared_statements import Select, Several
 from turns.calls import approvals
 from turns.core.turns import ACTIVE_STATUSES, TurnStatus
-from turns.core.wire import BackgroundWork, SubAgentQuestion
-from turns.models import Conversation, Turn
+from turns.core.wire import BackgroundWork, SubAgentForm, SubAgentQuestion, arguments_of
+from turns.models import Conversation, Message, Turn
+from turns.selectors.turn_serializers import text_of
 
-MOST_INTERRUPTED = 200  # of all owners together, the latest; a list shows as many of one
+MOST_INTERRUPTED = 200  # the latest of all owners together; no list shows more for one owner
 
 
 class ConversationStatus(StrEnum):
-    """How a conversation stands that is not at rest, the most urgent first; the names are the wire's."""
+    """The states of an active conversation, most urgent first, named as in the wire format."""
 
     ASKING = "asking"
     PARKED = "parked"
@@ -39,7 +38,7 @@ class ConversationStatus(StrEnum):
 
 
 _URGENCY = tuple(ConversationStatus)
-_SHOWN = (
+_TURN_FIELDS = (
     "status",
     "agent",
     "parent_id",
@@ -49,14 +48,15 @@ _SHOWN = (
     "started_at",
     "conversation__owner",
 )
-_PLACE = ("owner", "parent", "parked_at", "deleted_at", "last_number")
+_CONVERSATION_FIELDS = ("owner", "parent", "parked_at", "deleted_at", "last_number")
 
 
 @dataclass(frozen=True, slots=True)
 class StatusMark:
-    """How a conversation stands; `asked_in` says where its open questions were put, once for each: by sub-agents too.
+    """The state of a conversation. `asked_in` lists the conversation of each open question, including sub-agents'.
 
-    `tools_running` counts the calls at work, those of sub-agents too; `is_queued` = none of its turns has begun yet.
+    `tools_running` is the number of running calls, including sub-agents'; `is_queued`: none of its turns has
+    started.
     """
 
     standing: ConversationStatus
@@ -75,49 +75,65 @@ class StatusMark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """How conversations stand: marks by owner and conversation, latest conversations by owner.
+    """The states of conversations: marks by owner and conversation, latest conversations by owner.
 
-    `questions` and `background` are by the conversation that sub-agents work for. `edited` is when each owner has last
-    renamed, pinned or deleted one. `last_seqs` are the numbers of the last events.
+    `questions` and `background` are by root conversation. `edited` is when each owner last renamed, pinned or deleted
+    a conversation. `last_seqs` has the number of each conversation's last event.
     """
 
     marks: dict[Any, dict[UUID, StatusMark]] = field(default_factory=lambda: defaultdict(dict))
     latest: dict[Any, Conversation] = field(default_factory=dict)
     questions: dict[UUID, list[SubAgentQuestion]] = field(default_factory=lambda: defaultdict(list))
+    forms: dict[UUID, list[SubAgentForm]] = field(default_factory=lambda: defaultdict(list))
     background: dict[UUID, list[BackgroundWork]] = field(default_factory=lambda: defaultdict(list))
     edited: dict[Any, datetime | None] = field(default_factory=dict)
     last_seqs: dict[UUID, int] = field(default_factory=dict)
 
     def add(self, conversation: Conversation, mark: StatusMark) -> None:
-        """Mark a conversation; of two marks the more urgent one stays, with what both count."""
+        """Mark a conversation. If it already has a mark, keep the more urgent state and add up the counts."""
         marks = self.marks[conversation.owner_id]
-        known = marks.get(conversation.pk)
-        marks[conversation.pk] = known.joined(mark) if known else mark
+        earlier = marks.get(conversation.pk)
+        marks[conversation.pk] = earlier.joined(mark) if earlier else mark
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamingText:
+    """The text so far of an unfinished message."""
+
+    turn_id: UUID
+    step: int
+    text: str
 
 
 def read(*, owners: Collection[Any] = (), conversations: Collection[UUID] = ()) -> Overview:
-    """Return the marks of some owners, and what is asked below some conversations; the caller has checked who asks."""
-    latest = {row.owner_id: row for row in _LATEST.all(owners=owners)}
+    """Return the marks of some owners, and the questions below some conversations. Callers check permissions."""
+    latest = {row.owner_id: row for row in _latest(owners)}
     edited = {owner_id: row.list_edited_at for owner_id, row in latest.items()}
-    places = _PLACES.all(conversations=conversations)
-    last_seqs = {pk: last_seq for pk, _owner_id, last_seq in places}
+    rows = Conversation.objects.filter(pk__in=conversations).order_by()
+    facts = list(rows.values_list("pk", "owner", "last_seq"))
+    last_seqs = {pk: last_seq for pk, _owner_id, last_seq in facts}
     overview = Overview(latest=latest, edited=edited, last_seqs=last_seqs)
-    # A sub-agent's conversation has the owner of its family: these are all who work for one.
-    lines = _Lines({*owners, *(owner_id for _pk, owner_id, _last_seq in places)})
+    # A sub-agent's conversation has the owner of its family, so this includes all of the family.
+    lines = _Lines({*owners, *(owner_id for _pk, owner_id, _last_seq in facts)})
     groups = [str(turn.pk) for turn in lines.active]
     questions = approval_store.open_questions(groups)
     running = governance_selectors.running_tools(groups)
-    for conversation, standing in _left_behind(owners):
+    for conversation, standing in _waiting_for_person(owners):
         overview.add(conversation, StatusMark(standing))
-    at = timezone.now()
+    at = db_clock.now()
     for turn in sorted(lines.active, key=lambda turn: turn.queued_at):
         line, tools = lines.of(turn), running.get(str(turn.pk), [])
         if line[-1].conversation.owner_id in owners:
-            overview.add(line[-1].conversation, _at_work(turn, tools_running=len(tools)))
-        for below, above in pairwise(line if turn.is_detached else ()):
-            if above.conversation_id in conversations:
-                work = _in_background(turn, below=below, tools=tools, at=at)
-                overview.background[above.conversation_id].append(work)
+            mark = StatusMark(
+                ConversationStatus.WORKING,
+                tools_running=len(tools),
+                is_queued=turn.status == TurnStatus.QUEUED,
+            )
+            overview.add(line[-1].conversation, mark)
+        for branch, parent in pairwise(line if turn.is_detached else ()):
+            if parent.conversation_id in conversations:
+                work = _in_background(turn, branch=branch, tools=tools, at=at)
+                overview.background[parent.conversation_id].append(work)
     _add_questions(overview, lines, questions, owners=owners, conversations=conversations, at=at)
     return overview
 
@@ -137,64 +153,69 @@ def _add_questions(
         root = line[-1].conversation
         if root.owner_id in owners:
             overview.add(root, StatusMark(ConversationStatus.ASKING, (line[0].conversation_id,)))
-        for below, above in pairwise(line):
-            if above.conversation_id in conversations:
-                described = _described(question, asker=line[0], below=below, at=at)
-                overview.questions[above.conversation_id].append(described)
+        for branch, parent in pairwise(line):
+            if parent.conversation_id in conversations:
+                how: Any = {"asker": line[0], "branch": branch, "at": at}
+                if question.form is None:
+                    described = _described(question, **how)
+                    overview.questions[parent.conversation_id].append(described)
+                else:
+                    overview.forms[parent.conversation_id].append(_form_of(question, **how))
 
 
 look = run_in_query_thread(read)
 
 
-def _at_work(turn: Turn, *, tools_running: int) -> StatusMark:
-    return StatusMark(
-        ConversationStatus.WORKING,
-        tools_running=tools_running,
-        is_queued=turn.status == TurnStatus.QUEUED,
+@run_in_query_thread
+def streaming_texts(conversations: Collection[UUID]) -> dict[UUID, StreamingText]:
+    """Return the stored texts of unfinished messages, by conversation. The caller must have checked permissions."""
+    unfinished = Message.objects.filter(
+        is_streaming=True, turn__status=TurnStatus.RUNNING, turn__conversation__in=conversations
     )
+    return {
+        message.conversation_id: StreamingText(
+            turn_id=message.turn_id, step=message.step, text=text_of(message.content)
+        )
+        for message in unfinished.order_by()
+    }
 
 
 class _Lines:
-    """The turns of some owners that wait or run, each with those that it works for."""
+    """The active turns of given owners, each with its ancestors."""
 
     def __init__(self, owners: Collection[Any]) -> None:
-        self.active = _ACTIVE.all(owners=owners)
-        self._known: dict[UUID | None, Turn] = {turn.pk: turn for turn in self.active}
-        above = self.active
-        while missing := {turn.parent_id for turn in above} - {None, *self._known}:
-            above = _ABOVE.all(turns=missing)
-            self._known |= {turn.pk: turn for turn in above}
+        # Not a join, because SQLite would start with all messages of the owners.
+        own = Conversation.objects.filter(
+            pk=OuterRef("conversation"), owner__pk__in=owners, deleted_at=None
+        )
+        self.active = list(_turns(Q(Exists(own), status__in=ACTIVE_STATUSES)))
+        self._turns: dict[UUID | None, Turn] = {turn.pk: turn for turn in self.active}
+        level = self.active
+        while missing := {turn.parent_id for turn in level} - {None, *self._turns}:
+            level = list(_turns(Q(pk__in=missing)))
+            self._turns |= {turn.pk: turn for turn in level}
 
     def of(self, turn: Turn) -> Sequence[Turn]:
-        """The turn and each parent of it, up to the root."""
+        """Return the turn and its ancestors up to the root."""
         line = [turn]
-        while (above := self._known.get(line[-1].parent_id)) is not None:
-            line.append(above)
+        while (parent := self._turns.get(line[-1].parent_id)) is not None:
+            line.append(parent)
         return line
 
     def of_question(self, question: ApprovalRow) -> Sequence[Turn]:
-        """The line of the turn that asks; empty where it is to end, or is none of ours."""
-        turn = self._known.get(UUID(question.group))
+        """Return the asking turn and its ancestors; return nothing if the asking turn is being cancelled or
+        belongs to another owner.
+        """
+        turn = self._turns.get(UUID(question.group))
         return self.of(turn) if turn and turn.status == TurnStatus.RUNNING else ()
 
 
-def _turns(wanted: Q) -> "QuerySet[Turn]":
-    return Turn.objects.filter(wanted).select_related("conversation").only(*_SHOWN)
+def _turns(condition: Q) -> "QuerySet[Turn]":
+    return Turn.objects.filter(condition).select_related("conversation").only(*_TURN_FIELDS)
 
 
-def _active(owners: Any) -> "QuerySet[Turn]":
-    # Not by a join, which SQLite would begin with all that the owners have ever said.
-    ours = Conversation.objects.filter(
-        pk=OuterRef("conversation"), owner__pk__in=owners, deleted_at=None
-    )
-    return _turns(Q(Exists(ours), status__in=ACTIVE_STATUSES))
-
-
-def _latest(owners: Any) -> "QuerySet[Any]":
-    """The conversation of each owner in which something has happened last, and when one was edited last.
-
-    Two looks into an index for each.
-    """
+def _latest(owners: Collection[Any]) -> "QuerySet[Any]":
+    """Return each owner's latest conversation and the time of the owner's last edit, using two index lookups."""
     own = Conversation.objects.filter(owner=OuterRef("pk"), parent=None, deleted_at=None)
     people = get_user_model()._default_manager.filter(pk__in=owners).order_by()
     latest = people.values_list(Subquery(own.order_by("-updated_at").values("pk")[:1]))
@@ -204,80 +225,71 @@ def _latest(owners: Any) -> "QuerySet[Any]":
     return rows.annotate(list_edited_at=last_edit)
 
 
-def _left_behind(owners: Collection[Any]) -> Iterable[tuple[Conversation, ConversationStatus]]:
-    """The conversations in which nothing goes on until a person says so."""
+def _waiting_for_person(
+    owners: Collection[Any],
+) -> Iterable[tuple[Conversation, ConversationStatus]]:
+    """Return conversations that wait for a person to resume or continue them."""
     if not owners:
         return
-    # Chosen here, since there are few of both; by owner a database would read all that theirs have ever been.
-    for row in _PARKED.all():
+    # Select by state first, because few rows match; by owner, a database would read all their conversations.
+    parked = Conversation.objects.filter(parked_at__isnull=False, deleted_at=None)
+    for row in parked.order_by().only("owner", "parent"):
         if row.owner_id in owners and row.parent_id is None:
             yield row, ConversationStatus.PARKED
-    for turn in _INTERRUPTED.all():
+    names = ("number", *(f"conversation__{name}" for name in _CONVERSATION_FIELDS))
+    interrupted = Turn.objects.filter(status=TurnStatus.INTERRUPTED).order_by("-queued_at")
+    for turn in interrupted.select_related("conversation").only(*names)[:MOST_INTERRUPTED]:
         row = turn.conversation
         is_at_rest = row.parent_id is None and row.parked_at is None and row.deleted_at is None
         if row.owner_id in owners and is_at_rest and turn.number == row.last_number:
             yield row, ConversationStatus.INTERRUPTED
 
 
-_OWNER = Conversation._meta.get_field("owner")
-_LATEST = Select(_latest, owners=Several(_OWNER))
-_PLACES = Select(
-    lambda conversations: (
-        Conversation.objects.filter(pk__in=conversations)
-        .order_by()
-        .values_list("pk", "owner", "last_seq")
-    ),
-    conversations=Several(UUIDField()),
-)
-_ACTIVE = Select(_active, owners=Several(_OWNER))
-_ABOVE = Select(lambda turns: _turns(Q(pk__in=turns)), turns=Several(UUIDField()))
-_PARKED = Select(
-    lambda: (
-        Conversation.objects.filter(parked_at__isnull=False, deleted_at=None)
-        .order_by()
-        .only("owner", "parent")
-    )
-)
-_INTERRUPTED = Select(
-    lambda: (
-        Turn.objects.filter(status=TurnStatus.INTERRUPTED)
-        .select_related("conversation")
-        .only("number", *(f"conversation__{name}" for name in _PLACE))
-        .order_by("-queued_at")[:MOST_INTERRUPTED]
-    )
-)
-
-
 def _described(
-    question: ApprovalRow, *, asker: Turn, below: Turn, at: datetime
+    question: ApprovalRow, *, asker: Turn, branch: Turn, at: datetime
 ) -> SubAgentQuestion:
-    """A question as the page shows it whose call has set `below` to work, which has led to whoever asks."""
+    """Return the question of a descendant, shown at the call that started `branch`, the turn that leads to it."""
     return {
         "turn_id": str(asker.pk),
         "conversation_id": str(asker.conversation_id),
         "agent": asker.agent,
-        "parent_turn_id": str(below.parent_id),
-        "parent_tool_id": below.parent_tool_id,
+        "parent_turn_id": str(branch.parent_id),
+        "parent_tool_id": branch.parent_tool_id,
         "tool_id": question.call_id,
         "tool_name": question.tool_name,
         "tool_title": question.tool_title,
         "tool_server": question.tool_server,
         "input": question.input,
+        "arguments": arguments_of(question.input),
         **approvals.describe(question, at=at),
     }
 
 
+def _form_of(question: ApprovalRow, *, asker: Turn, branch: Turn, at: datetime) -> SubAgentForm:
+    """Return the form of a descendant's call, shown at the call that started `branch`."""
+    return {
+        "turn_id": str(asker.pk),
+        "conversation_id": str(asker.conversation_id),
+        "agent": asker.agent,
+        "parent_turn_id": str(branch.parent_id),
+        "parent_tool_id": branch.parent_tool_id,
+        "tool_id": question.call_id,
+        "tool_name": question.tool_name,
+        **approvals.describe_form(question, at=at),
+    }
+
+
 def _in_background(
-    turn: Turn, *, below: Turn, tools: Iterable[tuple[str, str]], at: datetime
+    turn: Turn, *, branch: Turn, tools: Iterable[tuple[str, str]], at: datetime
 ) -> BackgroundWork:
-    """A detached turn as the page shows it that works for a call which has set `below` to work."""
+    """Return a detached turn, shown at the call that started `branch`, the turn that leads to it."""
     return {
         "turn_id": str(turn.pk),
         "conversation_id": str(turn.conversation_id),
         "agent": turn.agent,
         "status": turn.status,
-        "parent_turn_id": str(below.parent_id),
-        "parent_tool_id": below.parent_tool_id,
+        "parent_turn_id": str(branch.parent_id),
+        "parent_tool_id": branch.parent_tool_id,
         "elapsed_ms": max(
             round((at - (turn.started_at or turn.queued_at)).total_seconds() * 1000), 0
         ),

@@ -1,19 +1,25 @@
-"""What clients may read of conversations and turns: lists, snapshots, events, histories; checked for each user."""
+"""Read access for clients: lists, snapshots, events, histories, exports. Permissions are checked for each user."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
-from django.utils import timezone
 
-from governance import CallStatus
+from governance import CallStatus, db_clock
 from governance import selectors as governance_selectors
 from governance.db import read_snapshot, run_in_pool_thread, run_in_query_thread
 from governance.sanitize import sanitize_text
-from turns.agents.lookup import AgentSummary, enabled_agents, find_agent
-from turns.agents.starters import Starters, starters_of
+from turns.agents.lookup import (
+    AgentSummary,
+    Starters,
+    default_name,
+    find_agent,
+    starters_of,
+    usable_agents,
+)
 from turns.calls import serializers
 from turns.cancelling.cancel_requests import ENDS_AFTER_STEP
 from turns.conf import app_settings
@@ -34,11 +40,11 @@ EVENTS_LENGTH = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationSummary:
-    """A conversation in a list; `agent` names who answers in it now, the default one where nobody was chosen.
+    """A conversation in a list; `agent` is the name of the agent that answers now, by default the default agent.
 
-    `standing` is its state where it is not at rest. `asked` counts the decisions that it waits for, `tools_running` the
-    calls at work. `is_queued` = no turn of those that wait has begun. `last_seq` numbers its last event. `parent_id` is
-    the conversation that it works for, where it is a sub-agent's.
+    `standing` is its state, empty if nothing is waiting or running. `asked` is the number of open questions, and
+    `tools_running` is the number of running calls. `is_queued`: none of its active turns has started. `last_seq` is the
+    number of its last event. `parent_id` is the conversation for which a sub-agent's conversation works.
     """
 
     id: UUID
@@ -58,7 +64,7 @@ class ConversationSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WholeResult:
-    """What a call came to: all that is stored of it."""
+    """The full stored result of a call."""
 
     tool_name: str
     text: str
@@ -66,27 +72,26 @@ class WholeResult:
 
 @run_in_query_thread
 def list_agents(*, user: User) -> list[AgentSummary]:
-    """Return the agents that are switched on, the default one first."""
-    reload(user)
-    return enabled_agents()
+    """Return the agents that the user may choose, the default first."""
+    return usable_agents(user_id=reload(user).pk)
 
 
 @run_in_query_thread
 def list_conversations(
     *, user: User, search: str = "", agent: str = "", offset: int = 0, limit: int = LIST_LENGTH
 ) -> list[ConversationSummary]:
-    """Return the user's conversations, pinned ones first, then the latest; not those in which sub-agents work.
+    """Return the user's conversations, pinned ones first, then the latest, without those of sub-agents.
 
-    `search` is a part of the title; `agent` answers in them now.
+    `search` is a part of the title; `agent` is the agent that answers in them now.
     """
     owner_id = reload(user).pk
     active = Turn.objects.filter(conversation=OuterRef("pk"), status__in=ACTIVE_STATUSES)
     rows = Conversation.objects.filter(owner_id=owner_id, parent=None, deleted_at=None).annotate(
         is_active=Exists(active)
     )
-    if wanted := sanitize_text(search.strip(), limit=SEARCH_LENGTH):
-        rows = rows.filter(title__icontains=wanted)
-    default = find_agent().name
+    if term := sanitize_text(search.strip(), limit=SEARCH_LENGTH):
+        rows = rows.filter(title__icontains=term)
+    default = default_name(user_id=owner_id)
     if agent := sanitize_text(agent):
         rows = rows.filter(agent__in=[agent, ""] if agent == default else [agent])
     marks = conversation_status.read(owners={owner_id}).marks[owner_id]
@@ -95,7 +100,7 @@ def list_conversations(
 
 
 def _page(rows: QuerySet[Conversation], *, offset: int, limit: int) -> list[Conversation]:
-    """Return a part of the list. In one order no index could have it: of both kinds the database would sort all."""
+    """Return one page of the list. Pinned conversations are read separately, because no index covers both orders."""
     pinned = rows.filter(pinned_at__isnull=False).order_by("-pinned_at", "-updated_at", "-pk")
     first = list(pinned[: offset + limit])
     page = first[offset:]
@@ -108,7 +113,7 @@ def _page(rows: QuerySet[Conversation], *, offset: int, limit: int) -> list[Conv
 def get_conversation(*, conversation_id: UUID, user: User) -> ConversationSummary:
     """Return one conversation. Raise `ConversationNotFound`."""
     row = conversation_for(user, conversation_id, permission="turns.view_all")
-    summary = _summary(row, default=find_agent().name)
+    summary = _summary(row, default=default_name(user_id=row.owner_id))
     if row.parent is None:
         return summary
     return replace(summary, parent_id=row.parent.pk, parent_title=row.parent.title)
@@ -116,33 +121,32 @@ def get_conversation(*, conversation_id: UUID, user: User) -> ConversationSummar
 
 @run_in_query_thread
 def unbegun_conversation(*, conversation_id: UUID, agent: str, user: User) -> ConversationSummary:
-    """Return a conversation as it will be that its first message makes. Raise `AgentUnavailable`."""
-    reload(user)
-    chosen = find_agent(sanitize_text(agent.strip(), limit=64)).name
+    """Return a summary of the conversation that the first message will create. Raise `AgentUnavailable`."""
+    user_id = reload(user).pk
+    agent_name = find_agent(sanitize_text(agent.strip(), limit=64), user_id=user_id).name
     return ConversationSummary(
-        id=conversation_id, title="", agent=chosen, updated_at=timezone.now()
+        id=conversation_id, title="", agent=agent_name, updated_at=db_clock.now()
     )
 
 
 @run_in_query_thread
 def starters(*, agent: str, user: User) -> Starters:
-    """Return what an agent's empty page offers."""
-    reload(user)
-    return starters_of(agent)
+    """Return the content of the page that an agent shows before the first message."""
+    return starters_of(agent, user_id=reload(user).pk)
 
 
 @run_in_query_thread
 def active_turns(*, user: User) -> list[wire.ActiveTurn]:
-    """Return the turns that wait or run, with what their tools are doing (V5)."""
+    """Return the active turns, with the state of their tools (V5)."""
     turns = Turn.objects.filter(status__in=ACTIVE_STATUSES).select_related("owner")
     if not sees_all(user):
-        # Not by a join, which SQLite would begin with all that the user has ever said.
+        # Not a join, because SQLite would start with all messages of the user.
         own = Conversation.objects.filter(
             pk=OuterRef("conversation"), owner_id=user.pk, deleted_at=None
         )
         turns = turns.filter(Exists(own))
     rows = list(turns.order_by("queued_at")[:LIST_LENGTH])
-    at = timezone.now()
+    at = db_clock.now()
     running = serializers.DescribedCalls((row.pk for row in rows), at=at)
     return [turn_serializers.active_turn(row, running.of(row.pk), at=at) for row in rows]
 
@@ -151,7 +155,7 @@ def active_turns(*, user: User) -> list[wire.ActiveTurn]:
 def get_turn(*, turn_id: UUID, user: User) -> wire.TurnWithCalls:
     """Return one turn with its calls. Raise `TurnNotFound`."""
     turn = turn_for(user, turn_id, permission="turns.view_all")
-    at = timezone.now()
+    at = db_clock.now()
     described = serializers.DescribedCalls([turn.pk], at=at).of(turn.pk)
     return {
         **turn_serializers.active_turn(turn, described, at=at),
@@ -175,7 +179,9 @@ def tool_result(*, turn_id: UUID, tool_id: str, user: User) -> WholeResult:
 
 @run_in_query_thread
 def turn_events(*, turn_id: UUID, user: User, after: int) -> tuple[list[log.WireEvent], int]:
-    """Return a turn's events above `after`, and the number to ask `after` next: a long turn takes several answers."""
+    """Return a turn's events after `after`, and the value of `after` for the next request, because reading a long turn
+    takes several requests.
+    """
     turn = turn_for(user, turn_id, permission="turns.view_all")
     events = log.read_turn(turn.pk, after=after, limit=EVENTS_LENGTH)
     has_more = len(events) == EVENTS_LENGTH
@@ -186,7 +192,7 @@ def turn_events(*, turn_id: UUID, user: User, after: int) -> tuple[list[log.Wire
 def conversation_events(
     *, conversation_id: UUID, after: int, limit: int = 1000
 ) -> list[log.WireEvent]:
-    """Return a conversation's events above `after`; the caller has checked who asks."""
+    """Return a conversation's events with numbers above `after`. The caller must have checked permissions."""
     return log.read(conversation_id, after=after, limit=limit)
 
 
@@ -198,7 +204,7 @@ def last_seq(*, conversation_id: UUID) -> int:
 
 @run_in_query_thread
 def reaches_back(*, conversation_id: UUID, after: int) -> bool:
-    """Return whether the log still has every event above `after`, and `after` is a number it has given."""
+    """Return whether the log has every event after `after`, and `after` is a valid number."""
     last = log.last_seq(conversation_id)
     if after >= last:
         return after == last
@@ -207,14 +213,25 @@ def reaches_back(*, conversation_id: UUID, after: int) -> bool:
 
 @run_in_query_thread
 def active_turn_ids(*, conversation_id: UUID) -> list[str]:
-    """Return the ids of the turns that wait or run in a conversation."""
-    active = Turn.objects.filter(conversation_id=conversation_id, status__in=ACTIVE_STATUSES)
-    return [str(pk) for pk in active.order_by("number").values_list("pk", flat=True)]
+    """Return the ids of the active turns of a conversation."""
+    return _active_turn_ids(conversation_id)
+
+
+@run_in_query_thread
+def pulse(*, conversation_id: UUID, user: User) -> tuple[int, list[str]]:
+    """Return the last event's number and the ids of active turns; raise `ConversationNotFound`.
+
+    The turns are read first. If the client already knows the last event, nothing has changed since, so that both
+    values are consistent.
+    """
+    ids = _active_turn_ids(conversation_id)
+    row = conversation_for(user, conversation_id, permission="turns.view_all")
+    return row.last_seq, ids
 
 
 @run_in_query_thread
 def partial_text(*, turn_id: UUID, user: User) -> tuple[str, int]:
-    """Return what the unfinished message of a turn says so far, as stored, and its step; 0 = there is none."""
+    """Return the stored text of a turn's unfinished message, and its step; step 0 if there is none."""
     turn = turn_for(user, turn_id, permission="turns.view_all")
     message = Message.objects.filter(turn=turn, is_streaming=True).first()
     return (turn_serializers.text_of(message.content), message.step) if message else ("", 0)
@@ -222,15 +239,15 @@ def partial_text(*, turn_id: UUID, user: User) -> tuple[str, int]:
 
 @run_in_query_thread
 def snapshot(*, conversation_id: UUID, user: User, before: int | None = None) -> wire.Snapshot:
-    """Return all that a page needs to show a conversation as it is now, or `before` a message's position."""
+    """Return everything that a page needs to show a conversation; with `before`, only messages before that position."""
     conversation_for(user, conversation_id, permission="turns.view_all")
-    with read_snapshot():  # nothing is both in the snapshot and an event after it
+    with read_snapshot():  # no event is both in the snapshot and sent after it
         return _snapshot(log.locked(conversation_id), before=before)
 
 
 @run_in_pool_thread
 def history(*, conversation_id: UUID, user: User) -> wire.History:
-    """Return the history as a model would get it: always valid (H1), with the repairs that were ever made."""
+    """Return the history as a model would get it: always valid (H1), with all repairs made so far."""
     conversation = conversation_for(user, conversation_id, permission="turns.view_all")
     loaded = histories.load(conversation.pk, found_when="history_read")
     repairs = Repair.objects.filter(conversation=conversation).order_by("at", "pk")
@@ -252,38 +269,97 @@ def history(*, conversation_id: UUID, user: User) -> wire.History:
     }
 
 
+@run_in_pool_thread
+def export(*, conversation_id: UUID, user: User) -> dict[str, Any]:
+    """Return a complete export of the user's conversation: every message, and every call with its full result. Raise
+    `ConversationNotFound`.
+    """
+    conversation = conversation_for(user, conversation_id)
+    turns = list(Turn.objects.filter(conversation=conversation).order_by("number"))
+    facts = turn_serializers.ended_turns(turns)
+    messages = _messages_of(conversation)
+    calls = _calls_of(turns)
+    return {
+        "conversation_id": str(conversation.pk),
+        "title": conversation.title,
+        "created_at": conversation.created_at.isoformat(),
+        "exported_at": db_clock.now().isoformat(),
+        "turns": [
+            {
+                **fact,
+                "queued_at": turn.queued_at.isoformat(),
+                "messages": messages.get(turn.pk, []),
+                "calls": calls.get(turn.pk, []),
+            }
+            for turn, fact in zip(turns, facts, strict=True)
+        ],
+    }
+
+
 def processes_lack_shared_layer() -> bool:
-    """Return whether several processes are alive of which one at least cannot hear the others (sync)."""
+    """Return whether several processes are alive but at least one cannot receive the others' messages (sync ORM)."""
     return process_registry.lack_shared_layer()
+
+
+def _active_turn_ids(conversation_id: UUID) -> list[str]:
+    active = Turn.objects.filter(conversation_id=conversation_id, status__in=ACTIVE_STATUSES)
+    return [str(pk) for pk in active.order_by("number").values_list("pk", flat=True)]
 
 
 def _snapshot(conversation: Conversation, *, before: int | None) -> wire.Snapshot:
     limit = app_settings.SNAPSHOT_MESSAGES
     messages = _latest_messages(conversation, limit + 2, before=before)
-    shown = _within(messages, limit)[::-1]
-    at = timezone.now()
-    turns = _turns_of(conversation, shown, with_active=before is None)
+    page = _within(messages, limit)[::-1]
+    at = db_clock.now()
+    turns = _turns_of(conversation, page, with_active=before is None)
     described = serializers.DescribedCalls((turn.pk for turn in turns), at=at)
     ended = [turn for turn in turns if turn.status not in ACTIVE_STATUSES]
     active = [turn for turn in turns if turn.status in ACTIVE_STATUSES] if before is None else []
     return {
         "type": "snapshot",
         "seq": conversation.last_seq,
-        "messages": [turn_serializers.message(row) for row in shown],
+        "messages": [turn_serializers.message(row) for row in page],
         "calls": [call for turn in ended for call in described.of(turn.pk)],
         "turns": turn_serializers.ended_turns(ended),
         "active_turns": [
             turn_serializers.live_turn(turn, described.of(turn.pk), at=at) for turn in active
         ],
-        "has_earlier": len(messages) > len(shown),
+        "has_earlier": len(messages) > len(page),
         "parked": turn_serializers.parked(conversation),
+    }
+
+
+def _messages_of(conversation: Conversation) -> dict[UUID, list[Any]]:
+    messages: dict[UUID, list[Any]] = {}
+    rows = Message.objects.filter(conversation=conversation, is_streaming=False)
+    for row in rows.order_by("position"):
+        messages.setdefault(row.turn_id, []).append(turn_serializers.message(row))
+    return messages
+
+
+def _calls_of(turns: list[Turn]) -> dict[UUID, list[Any]]:
+    """Return the serialized calls of each turn, with full results."""
+    at = db_clock.now()
+    described = serializers.DescribedCalls((turn.pk for turn in turns), at=at)
+    whole = {
+        (result.group, result.call_id): result.result
+        for result in governance_selectors.results_of_groups(str(turn.pk) for turn in turns)
+    }
+    return {
+        turn.pk: [
+            {**call, "result": whole[str(turn.pk), call["tool_id"]]}
+            if (str(turn.pk), call["tool_id"]) in whole
+            else call
+            for call in described.of(turn.pk)
+        ]
+        for turn in turns
     }
 
 
 def _latest_messages(
     conversation: Conversation, count: int, *, before: int | None
 ) -> list[Message]:
-    """Return finished messages, the latest first; with `before`, those in front of this position."""
+    """Return up to `count` finished messages, latest first; with `before`, those before this position."""
     rows = Message.objects.filter(conversation=conversation, is_streaming=False)
     if before is not None:
         rows = rows.filter(position__lt=before)
@@ -291,32 +367,30 @@ def _latest_messages(
 
 
 def _within(messages: list[Message], limit: int) -> list[Message]:
-    """Return the first messages that weigh no more than the limit together, one at least: each call counts, too.
+    """Return as many of the first messages as fit the limit, but at least one. Each message and call counts as one.
 
-    If only the message that has begun their last turn is left of it, it comes along.
+    If only the user's message of the oldest turn is missing, it is added.
     """
     weight = 0
-    for place, message in enumerate(messages):
+    for index, message in enumerate(messages):
         weight += 1 + sum(block["type"] == "tool_use" for block in message.content)
-        if place > 0 and weight > limit:
-            is_its_beginning = (
-                message.role == "user" and message.turn_id == messages[place - 1].turn_id
-            )
-            return messages[: place + is_its_beginning]
+        if index > 0 and weight > limit:
+            begins_turn = message.role == "user" and message.turn_id == messages[index - 1].turn_id
+            return messages[: index + begins_turn]
     return messages
 
 
 def _turns_of(
     conversation: Conversation, messages: Iterable[Message], *, with_active: bool
 ) -> list[Turn]:
-    """The turns of the messages shown, those that wait, and those that were ended before they began."""
-    wanted = Q(pk__in={message.turn_id for message in messages})
+    """Return the turns of the messages; `with_active` adds active turns and those cancelled before they started."""
+    condition = Q(pk__in={message.turn_id for message in messages})
     if with_active:
         here = Q(conversation=conversation)
-        wanted |= here & Q(status__in=ACTIVE_STATUSES)
-        # … unless what they said has been pruned.
-        wanted |= here & Q(status=TurnStatus.CANCELLED, started_at=None) & ~Q(user_message="")
-    turns = Turn.objects.filter(wanted).select_related("owner").order_by("-number")
+        condition |= here & Q(status__in=ACTIVE_STATUSES)
+        # … unless their messages were pruned.
+        condition |= here & Q(status=TurnStatus.CANCELLED, started_at=None) & ~Q(user_message="")
+    turns = Turn.objects.filter(condition).select_related("owner").order_by("-number")
     if with_active:
         turns = turns.annotate(ends_after_step=ENDS_AFTER_STEP)
     return list(turns[: app_settings.SNAPSHOT_MESSAGES])[::-1]

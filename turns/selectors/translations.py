@@ -1,4 +1,4 @@
-"""The sentences that rows of turns keep in English: how turns ended, notices, acknowledgements."""
+"""Translation of the English sentences that rows of turns contain: reasons, notices and acknowledgements."""
 
 from governance.translations import StoredSentences
 from turns.agents import lookup, offers
@@ -19,6 +19,7 @@ STORED_SENTENCES = StoredSentences(
         catalog.UNKNOWN,
         lookup.NO_SUCH_AGENT,
         offers.LEFT_OUT,
+        offers.STARTING,
         offers.AND_MORE,
     )
 )
@@ -26,13 +27,13 @@ _WORK_OF_SUB_AGENT = StoredSentences(texts.WORK_OF_SUB_AGENT)
 _ASKING_TOOLS = {lookup.ASK, SPAWN}
 
 
-def work_of_sub_agent(tool_name: str, stored: str) -> str:
-    """Return what a call says of its progress, translated if it tells what a sub-agent does."""
-    return _WORK_OF_SUB_AGENT.translate(stored) if tool_name in _ASKING_TOOLS else stored
+def work_of_sub_agent(tool_name: str, text: str) -> str:
+    """Return a call's progress message, translated if it describes a sub-agent."""
+    return _WORK_OF_SUB_AGENT.translate(text) if tool_name in _ASKING_TOOLS else text
 
 
 def is_report(source: str) -> bool:
-    """Return whether a turn's message is no person's: it says whose reports the turn passes on."""
+    """Return whether a turn's message delivers sub-agents' reports instead of coming from a person."""
     return source == REPORT_SOURCE
 
 
@@ -40,6 +41,6 @@ def turn_status(name: str) -> str:
     return str(dict(turn_statuses()).get(name, name))
 
 
-def sentence(stored: str) -> str:
-    """Return a stored sentence in the active language; a text that is none of these stays as it is."""
-    return STORED_SENTENCES.translate(stored)
+def sentence(text: str) -> str:
+    """Return a stored sentence in the active language; return any other text unchanged."""
+    return STORED_SENTENCES.translate(text)

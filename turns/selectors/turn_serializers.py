@@ -1,4 +1,4 @@
-"""Turns and messages as clients see them: rows in the form of the wire."""
+"""Serializers that return turns and messages in wire format."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
@@ -14,8 +14,8 @@ from turns.events import acknowledgements
 from turns.models import Conversation, Event, Message, Turn
 
 
-def active_turn(turn: Turn, described: Iterable[wire.Call], *, at: datetime) -> wire.ActiveTurn:
-    running = [call for call in described if not CallStatus(call["status"]).is_terminal]
+def active_turn(turn: Turn, calls: Iterable[wire.Call], *, at: datetime) -> wire.ActiveTurn:
+    open_calls = [call for call in calls if not CallStatus(call["status"]).is_terminal]
     started_at = turn.started_at or turn.queued_at
     ended_at = turn.ended_at or at
     return {
@@ -28,21 +28,21 @@ def active_turn(turn: Turn, described: Iterable[wire.Call], *, at: datetime) -> 
         else 0,
         "status": turn.status,
         "tool_call_count": turn.tool_call_count,
-        "current_tools": [serializers.current(call) for call in running],
+        "current_tools": [serializers.current(call) for call in open_calls],
         "parent_turn_id": str(turn.parent_id) if turn.parent_id else None,
         "owner": str(turn.owner) if turn.owner else None,
     }
 
 
-def live_turn(turn: Any, described: list[wire.Call], *, at: datetime) -> wire.LiveTurn:
-    """Return a turn that is not over, which was read with whether it `ends_after_step`."""
+def live_turn(turn: Any, calls: list[wire.Call], *, at: datetime) -> wire.LiveTurn:
+    """Return an active turn in wire format; its row must be annotated with `ends_after_step`."""
     streaming = (
         Message.objects.filter(turn=turn, is_streaming=True).first()
         if turn.status in LIVE_STATUSES
         else None
     )
     return {
-        **active_turn(turn, described, at=at),
+        **active_turn(turn, calls, at=at),
         "user_message": turn.user_message,
         "attachments": turn.attachments,
         "source": turn.source,
@@ -50,45 +50,47 @@ def live_turn(turn: Any, described: list[wire.Call], *, at: datetime) -> wire.Li
         "number": turn.number,
         "version": turn.version,
         "turn_timeout_ms": turn.turn_timeout_ms,
-        "calls": described,
+        "calls": calls,
         "partial_text": text_of(streaming.content) if streaming else "",
         "notice": _notice(turn, at=at) if turn.status in LIVE_STATUSES else None,
+        "prompt_change": turn.prompt_change or None,
+        "summary": turn.summary,
         "ends_after_step": turn.ends_after_step,
+        "usage": turn.usage,
     }
 
 
 def _notice(turn: Turn, *, at: datetime) -> wire.Notice | None:
-    """What the person was told last, if nothing has happened in the turn since; what is left of a wait."""
+    """Return the turn's notice if it is still the last event, with the remaining wait."""
     events = Event.objects.filter(conversation=turn.conversation_id, turn=turn)
     last = events.exclude(type=TurnEndsAfterStep.type).order_by("-seq").first()
     if last is None or last.type != TurnError.type:
         return None
-    told: wire.Notice = last.payload.copy()
-    if "wait_ms" in told:
-        told["wait_ms"] = max(
-            0, told["wait_ms"] - round((at - last.at) / timedelta(milliseconds=1))
-        )
-    return told
+    notice: wire.Notice = last.payload.copy()
+    if "wait_ms" in notice:
+        elapsed = round((at - last.at) / timedelta(milliseconds=1))
+        notice["wait_ms"] = max(0, notice["wait_ms"] - elapsed)
+    return notice
 
 
 def ended_turns(turns: Sequence[Turn]) -> list[wire.EndedTurn]:
-    """Return turns as those see them who come when they are over."""
+    """Return ended turns in wire format, for clients that connect later."""
     answers = acknowledgements.of_turns(turn.pk for turn in turns)
-    notes = _notes(turn.pk for turn in turns if not turn.error_code)
+    notices = _notices(turn.pk for turn in turns if not turn.error_code)
     return [
         {
             **_facts(turn),
             "acknowledgements": answers.get(turn.pk, []),
-            "notice": notes.get(turn.pk),
+            "notice": notices.get(turn.pk),
         }
         for turn in turns
     ]
 
 
-def _notes(turn_ids: Iterable[UUID]) -> dict[UUID, wire.Notice]:
-    """Return the last thing that people were told in each turn, apart from requests that were repeated."""
-    told = Event.objects.filter(turn__in=list(turn_ids), type=TurnError.type).order_by("seq")
-    return {event.turn_id: event.payload for event in told if "wait_ms" not in event.payload}
+def _notices(turn_ids: Iterable[UUID]) -> dict[UUID, wire.Notice]:
+    """Return the last notice of each turn, leaving out notices about retries."""
+    events = Event.objects.filter(turn__in=list(turn_ids), type=TurnError.type).order_by("seq")
+    return {event.turn_id: event.payload for event in events if "wait_ms" not in event.payload}
 
 
 def _facts(turn: Turn) -> wire.TurnFacts:
@@ -108,13 +110,15 @@ def _facts(turn: Turn) -> wire.TurnFacts:
         "ended_by_source": turn.ended_by_source,
         "error_code": turn.error_code or None,
         "error_message": turn.error_message or None,
+        "prompt_change": turn.prompt_change or None,
+        "summary": turn.summary,
         "duration_ms": turn.duration_ms,
         "usage": turn.usage,
     }
 
 
 def message(row: Message) -> wire.StoredMessage:
-    return {
+    result: wire.StoredMessage = {
         "id": row.pk,
         "turn_id": str(row.turn_id),
         "position": row.position,
@@ -124,6 +128,7 @@ def message(row: Message) -> wire.StoredMessage:
         "interrupted": row.interrupted,
         "at": row.at.isoformat(),
     }
+    return {**result, "thoughts": row.thoughts} if row.thoughts else result
 
 
 def parked(conversation: Conversation) -> wire.Parked | None:

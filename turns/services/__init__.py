@@ -1,8 +1,15 @@
-"""What clients may do to conversations and turns."""
+"""Services: the functions through which clients change conversations and turns."""
 
 from turns.cancelling.commands import CancelReceipt
 from turns.selectors import ConversationSummary
 from turns.services.attachments import add_attachment, discard_attachment
+from turns.services.calls import (
+    DeadlineReceipt,
+    DecisionReceipt,
+    answer_tool,
+    decide_tool,
+    set_deadline,
+)
 from turns.services.conversations import (
     Received,
     continue_turn,
@@ -13,9 +20,7 @@ from turns.services.conversations import (
     request_tool_cancel,
     resume_conversation,
 )
-from turns.services.decisions import DecisionReceipt, decide_tool
-from turns.services.edits import Deleted, delete_conversation, edit_conversation
-from turns.services.timeouts import DeadlineReceipt, set_deadline
+from turns.services.edits import Deleted, delete_conversation, edit_conversation, forget_user
 from turns.storage.operations import OpOutcome
 
 __all__ = [
@@ -27,12 +32,14 @@ __all__ = [
     "OpOutcome",
     "Received",
     "add_attachment",
+    "answer_tool",
     "continue_turn",
     "create_conversation",
     "decide_tool",
     "delete_conversation",
     "discard_attachment",
     "edit_conversation",
+    "forget_user",
     "identify",
     "receive_message",
     "request_cancel",

@@ -1,8 +1,10 @@
-"""What owners do with their conversations as a whole: rename, pin, choose who answers, delete."""
+"""Services that rename, pin or delete a conversation, choose its agent, or forget a person."""
 
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
+from django.contrib.auth.models import AbstractBaseUser
 from django.utils.translation import gettext as _
 
 from governance import CancelSource
@@ -11,6 +13,7 @@ from governance.db_clock import database_now
 from governance.sanitize import sanitize_line
 from turns.agents.lookup import find_agent
 from turns.endings import deletions
+from turns.endings.forgetting import Requester, forget
 from turns.events.notifications import notify
 from turns.exceptions import MessageRejected
 from turns.models import Conversation
@@ -24,7 +27,7 @@ TITLE_LENGTH = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deleted:
-    """A deleted conversation: how many turns were asked to stop, and whose pages show what is gone."""
+    """The result of a deletion: the number of cancelled turns, and the conversations whose pages have changed."""
 
     cancelled: int
     conversation_ids: list[UUID]
@@ -38,7 +41,7 @@ async def edit_conversation(
     is_pinned: bool | None = None,
     agent: str | None = None,
 ) -> ConversationSummary:
-    """Rename a conversation, pin it, or choose who answers from now on; what is None stays.
+    """Rename a conversation, pin it, or choose the agent that answers from now on. None leaves a value as it is.
 
     Raises:
         ConversationNotFound, MessageRejected, AgentUnavailable, NotAllowed
@@ -51,7 +54,7 @@ async def edit_conversation(
 async def delete_conversation(
     *, conversation_id: UUID, user: User, source: CancelSource
 ) -> Deleted:
-    """Delete a conversation: what runs there is cancelled, nobody sees it any more, and its contents go.
+    """Delete a conversation. Its running turns are cancelled, it disappears from every list, and its contents are deleted.
 
     Raises:
         ConversationNotFound, MessageRejected, NotAllowed
@@ -65,7 +68,20 @@ async def delete_conversation(
     )
 
 
+@shielded
+async def forget_user(*, user_id: Any, by: AbstractBaseUser, why: str) -> None:
+    """Forget a person: remove their content, and rename them in the remaining records.
+
+    Raises: NotAllowed: `by` may not forget this person.
+    """
+    running = await runtime.ensure_started()
+    notifications = await _forget(user_id, Requester(user=by, why=why))
+    await notify(notifications, notify_owner=runtime.notify_owner)
+    running.finish_deletions()
+
+
 _hide = run_in_db_thread(deletions.hide)
+_forget = run_in_db_thread(forget)
 
 
 @run_in_db_thread
@@ -82,12 +98,12 @@ def _edit(
     if title is not None:
         values["title"] = sanitize_line(title, limit=TITLE_LENGTH)
         if not values["title"]:
-            raise MessageRejected(_("A title has at least one character."))
+            raise MessageRejected(_("A title must not be empty."))
     if is_pinned is not None and is_pinned != (row.pinned_at is not None):
         values["pinned_at"] = database_now() if is_pinned else None
     if agent is not None:
         if row.parent_id is not None:
-            raise MessageRejected(_("A sub-agent works here. Its agent stays."))
-        values["agent"] = find_agent(agent).name
+            raise MessageRejected(_("A sub-agent works here. Its agent cannot be changed."))
+        values["agent"] = find_agent(agent, user_id=row.owner_id).name
     if values:
         Conversation.objects.filter(pk=row.pk).update(**values, edited_at=database_now())

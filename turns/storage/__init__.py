@@ -1,1 +1,1 @@
-"""What everybody shares who reads or writes rows: access, operations, order, repetition, retention."""
+"""Shared code for reading and writing rows: access, operations, the order of locks, retries, retention."""

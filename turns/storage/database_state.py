@@ -1,16 +1,23 @@
-"""Says in words why a database cannot be used, where a start would end in a traceback (sync ORM)."""
+"""Explains why a database cannot be used, so that a start fails with advice instead of a traceback (sync ORM)."""
 
 from collections import defaultdict
 from collections.abc import Iterable
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any
 
-from django.db import DatabaseError, connection, transaction
+from django.apps import apps
+from django.db import DatabaseError
 from django.db.migrations.loader import MigrationLoader
+from django.db.migrations.recorder import MigrationRecorder
+
+from governance.db import atomic, database_connection
 
 OURS = ("governance", "turns", "webchat")
-NUMBER = 4  # digits at the beginning of a migration's name
+NUMBER = 4  # digits at the start of a migration's name
 
-_SAID = {  # what SQLite says, and what it means
+_SAID = {  # SQLite's messages, with explanations
     "file is not a database": "is no SQLite database, or its beginning is damaged",
     "malformed": "is damaged",
     "readonly": "cannot be written",
@@ -26,17 +33,15 @@ _ADVICE = (
 
 
 def problem(*, is_own: bool = False) -> str:
-    """Return why the default database cannot be used, and what to do; empty if it can.
+    """Return why the database cannot be used, with advice; empty if it can be used.
 
-    `is_own` demands that nothing but this site has ever been in it.
+    With `is_own`, only tables of this site may be in it.
     """
+    connection = database_connection()
     try:
-        with (
-            transaction.atomic(),
-            connection.cursor() as cursor,
-        ):  # in a file this begins as a writer
+        with atomic(), connection.cursor() as cursor:  # for a file, this takes the write lock
             if _takes_no_writes(cursor):
-                return f"The database {_name()} takes no writes: it is read-only now. Set DATABASE_URL to the one that does."
+                return f"The database {_name()} takes no writes: it is read-only now. Let DATABASES name the one that does."
             tables = set(connection.introspection.table_names(cursor))
         return _foreign(tables, is_own=is_own)
     except DatabaseError as error:
@@ -45,18 +50,35 @@ def problem(*, is_own: bool = False) -> str:
         connection.close()
 
 
+def missing_migrations() -> list[str]:
+    """Return the migrations that the database lacks. They are compared by name, without loading them."""
+    applied = MigrationRecorder(database_connection()).applied_migrations()
+    return sorted(f"{app}.{name}" for app, name in _migrations_here() if (app, name) not in applied)
+
+
+@cache
+def _migrations_here() -> list[tuple[str, str]]:
+    packages = {app: MigrationLoader.migrations_module(app)[0] for app in OURS}
+    return [
+        (app, module.name)
+        for app, package in packages.items()
+        if package is not None and apps.is_installed(app)
+        for module in iter_modules(import_module(package).__path__)
+    ]
+
+
 def _foreign(tables: set[str], *, is_own: bool) -> str:
-    """Why it belongs to somebody else, or to a later version of ourselves."""
-    loader = MigrationLoader(connection, ignore_no_migrations=True)
+    """Return why the database belongs to another project or to a later version."""
+    loader = MigrationLoader(database_connection(), ignore_no_migrations=True)
     applied = loader.applied_migrations or {}
     if is_own and tables and not any(app == "turns" for app, _migration in applied):
         return (
             f"The database {_name()} holds something else: {len(tables)} tables, none of this site. Nothing was started,"
             " and no table was touched. Set DATABASE_URL to a database of its own."
         )
-    known = {app: max(names) for app, names in _by_app(loader.disk_migrations).items()}
+    newest = {app: max(names) for app, names in _by_app(loader.disk_migrations).items()}
     for app, names in _by_app(applied).items():
-        if app in OURS and max(names) > known.get(app, max(names)):
+        if app in OURS and max(names) > newest.get(app, max(names)):
             return (
                 f"The database {_name()} was migrated by a later version ({app}.{max(names)}). Nothing was started,"
                 " and no table was touched. Update the code, or restore the backup from before."
@@ -72,21 +94,21 @@ def _by_app(migrations: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 def _takes_no_writes(cursor: Any) -> bool:
-    if connection.vendor != "postgresql":
+    if database_connection().vendor != "postgresql":
         return False
     cursor.execute("SHOW transaction_read_only")
     return bool(cursor.fetchone()[0] == "on")
 
 
 def _reason(error: DatabaseError) -> str:
-    said = str(error).splitlines()[0] if str(error) else type(error).__name__
-    if connection.vendor != "sqlite":
-        return f"The database {_name()} cannot be used: {said}. Check DATABASE_URL, and whether the server runs."
+    message = str(error).splitlines()[0] if str(error) else type(error).__name__
+    if database_connection().vendor != "sqlite":
+        return f"The database {_name()} cannot be used: {message}. Check DATABASES, and whether the server runs."
     meaning = next(
-        (words for part, words in _SAID.items() if part in said), f"cannot be used: {said}"
+        (words for part, words in _SAID.items() if part in message), f"cannot be used: {message}"
     )
     return f"The database {_name()} {meaning}. {_ADVICE}"
 
 
 def _name() -> str:
-    return str(connection.settings_dict["NAME"])
+    return str(database_connection().settings_dict["NAME"])

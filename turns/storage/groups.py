@@ -1,4 +1,4 @@
-"""Two groups for the people who run a site; made once, by the migration that brought them (sync ORM)."""
+"""The two permission groups for the people who run a site, created once after their migration (sync ORM)."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -6,13 +6,15 @@ from typing import Any
 from django.apps import AppConfig, apps
 from django.contrib.auth.management import create_permissions
 from django.contrib.auth.models import Group, Permission
+from django.db import router
 from django.db.models import Q
 from django.utils.translation import gettext_noop
 
-FIRST_MIGRATION = ("turns", "0007_view_content")  # whoever deletes a group later has meant it
+FIRST_MIGRATION = ("turns", "0001_initial")  # only then, so that a deleted group stays deleted
 
 _METADATA = (
     "governance.export",
+    "governance.view_activity",
     "governance.view_approval",
     "governance.view_defaultpolicy",
     "governance.view_export",
@@ -49,11 +51,14 @@ GROUPS = {
 def make_groups(
     sender: AppConfig, *, plan: Iterable[tuple[Any, bool]] = (), using: str, **_: Any
 ) -> None:
-    """Make the groups after the migration that brought them; a group of the same name stays as it is."""
+    """Create the groups after their migration; existing groups are not changed."""
     ran = {(migration.app_label, migration.name) for migration, backwards in plan if not backwards}
-    if FIRST_MIGRATION not in ran:
+    if FIRST_MIGRATION not in ran or not router.allow_migrate_model(using, Group):
         return
-    for app in ("governance", "turns"):  # Django may not have come to the permissions of both yet
+    for app in (
+        "governance",
+        "turns",
+    ):  # Django may not have created the permissions of both apps yet
         create_permissions(apps.get_app_config(app), verbosity=0, using=using)
     for name, permissions in GROUPS.items():
         group, is_new = Group.objects.using(using).get_or_create(name=name)
@@ -62,7 +67,7 @@ def make_groups(
 
 
 def _permissions(names: Iterable[str], *, using: str) -> list[Permission]:
-    wanted = Q()
+    condition = Q()
     for app, codename in (name.split(".") for name in names):
-        wanted |= Q(content_type__app_label=app, codename=codename)
-    return list(Permission.objects.using(using).filter(wanted))
+        condition |= Q(content_type__app_label=app, codename=codename)
+    return list(Permission.objects.using(using).filter(condition))

@@ -1,4 +1,4 @@
-"""Operations: what clients asked for under their own ids, so that a repeated one gets the same answer (sync ORM)."""
+"""Operations: client requests with their own ids, so that a repeated request gets the same answer (sync ORM)."""
 
 from enum import StrEnum
 from uuid import UUID
@@ -7,7 +7,7 @@ from turns.models import Operation, Turn
 
 
 class OpOutcome(StrEnum):
-    """What became of an operation; the names are the wire's."""
+    """The result of an operation; the names are those of the protocol."""
 
     ACCEPTED = "accepted"
     ALREADY_FINISHED = "already_finished"
@@ -17,9 +17,9 @@ class OpOutcome(StrEnum):
 
 
 def begin(turn: Turn, op_id: str | None) -> OpOutcome | None:
-    """Take an operation as accepted before it has its effect; return its outcome if it came before.
+    """Record an operation as accepted before its effect; return its outcome if it is repeated.
 
-    An id that was used for another turn says nothing of this one. A cancel is never taken as done without effect.
+    An id that was used for another turn is ignored, because a cancel must never be reported as done without effect.
     """
     if op_id is None:
         return None
@@ -28,22 +28,23 @@ def begin(turn: Turn, op_id: str | None) -> OpOutcome | None:
 
 
 def end(turn: Turn, op_id: str | None, outcome: OpOutcome) -> None:
-    """Keep the outcome of an operation that was begun."""
     if op_id is not None and outcome is not OpOutcome.ACCEPTED:
         Operation.objects.filter(turn=turn, op_id=op_id).update(outcome=outcome.value)
 
 
 def remember(conversation_id: UUID, turn_id: UUID, op_id: str | None) -> None:
-    """Keep that an operation was accepted for a turn of another conversation; what was kept under its id before stays."""
+    """Record an accepted operation for a turn of another conversation; an existing record is kept."""
     if op_id is not None:
         _kept(conversation_id, turn_id, op_id)
 
 
 def earlier_turn(conversation_id: UUID, client_id: str) -> tuple[UUID, bool] | None:
-    """Return the turn that a message with this id has made, or has cancelled (True): it may be sent again."""
-    made = Turn.objects.filter(conversation_id=conversation_id, client_id=client_id).first()
-    if made is not None:
-        return made.pk, False
+    """Return the turn that a message with this id created or cancelled (True), because clients may resend messages;
+    None if the id is new.
+    """
+    turn = Turn.objects.filter(conversation_id=conversation_id, client_id=client_id).first()
+    if turn is not None:
+        return turn.pk, False
     operation = Operation.objects.filter(
         conversation_id=conversation_id, op_id=of_message(client_id), outcome=OpOutcome.ACCEPTED
     ).first()
@@ -51,7 +52,7 @@ def earlier_turn(conversation_id: UUID, client_id: str) -> tuple[UUID, bool] | N
 
 
 def of_message(client_id: str) -> str:
-    """Return the id under which a cancel word is remembered; apart from the ids of buttons."""
+    """Return the operation id of a cancel word, distinct from the ids of buttons."""
     return f"message:{client_id}"
 
 

@@ -1,23 +1,36 @@
-"""Deletes what is older than its retention, in small batches, so that nobody waits (sync ORM).
+"""Deletes data that is older than its retention, in small batches, so that others need not wait (sync ORM).
 
-Of an ended turn goes what was said and done: its messages, its tool calls with their results, its events. Its row
-stays as a record of what ran and who ended it. Cancel requests, repairs and decisions stay with it.
+The content of an ended turn is deleted: its messages, its tool calls with their results, its events. Its row is kept as
+a record of what ran and who ended it, with its cancel requests, repairs and decisions.
 """
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
-from django.db import transaction
-from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
+from django.db.models import (
+    CharField,
+    Count,
+    Exists,
+    Func,
+    Model,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    Sum,
+)
 
-from governance import recorder
+from governance import activity, recorder, selectors
+from governance.db import atomic
 from governance.db_clock import database_now
 from governance.keysets import Keyset
 from turns.attachments import rows as attachments
+from turns.core.events import PromptChanged
+from turns.core.prompt_changes import PromptChange
 from turns.core.turns import ACTIVE_STATUSES, TurnStatus
 from turns.models import (
     Acknowledgement,
@@ -33,11 +46,10 @@ from turns.models import (
     Turn,
 )
 from turns.storage import history_version
-from turns.storage.retention_counts import ContentCounts, count_contents
 
-BATCH = 100  # turns, or conversations, of one transaction; fewer where they have many rows
-PIECE = 1_000  # rows that are deleted at once
-_IDS = 500  # ids that are bound to one statement
+BATCH = 100  # turns or conversations per transaction; fewer if they have many rows
+PIECE = 1_000  # rows per deletion
+_IDS = 500  # ids per statement
 
 _DUE = Q(
     is_detached=True,
@@ -50,8 +62,62 @@ Row = TypeVar("Row", Turn, Conversation)
 
 
 @dataclass(slots=True)
+class ContentCounts:
+    """The number of turns, and of the rows and files that belong to them."""
+
+    turns: int = 0
+    events: int = 0
+    messages: int = 0
+    calls: int = 0
+    attachments: int = 0
+
+    def add(self, more: "ContentCounts") -> None:
+        for field in fields(more):
+            setattr(self, field.name, getattr(self, field.name) + getattr(more, field.name))
+
+
+class _Group(Func):
+    """A turn's id as text, which is the group of its calls."""
+
+    output_field = CharField()
+    template = "CAST(%(expressions)s AS varchar)"
+
+    def as_sqlite(self, compiler: Any, connection: Any, **context: Any) -> Any:
+        """Remove the hyphens, because SQLite stores UUIDs without them."""
+        places = ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))
+        parts = (f"substr(%(expressions)s, {start}, {length})" for start, length in places)
+        template = " || '-' || ".join(parts)
+        return self.as_sql(compiler, connection, template=template, **context)
+
+
+def count_contents(turns: QuerySet[Turn]) -> ContentCounts:
+    counts = (
+        turns.order_by()
+        .annotate(
+            events_of=_count_of(Event),
+            messages_of=_count_of(Message),
+            attachments_of=_count_of(Attachment),
+            calls_of=selectors.count_of_group(_Group(OuterRef("pk"))),
+        )
+        .aggregate(
+            turns=Count("pk"),
+            events=Sum("events_of"),
+            messages=Sum("messages_of"),
+            calls=Sum("calls_of"),
+            attachments=Sum("attachments_of"),
+        )
+    )
+    return ContentCounts(**{name: count or 0 for name, count in counts.items()})
+
+
+def _count_of(model: type[Model]) -> Subquery:
+    rows = model._default_manager.filter(turn=OuterRef("pk")).order_by().values("turn")
+    return Subquery(rows.values(count=Count("pk")))
+
+
+@dataclass(slots=True)
 class Pruned(ContentCounts):
-    """How much was deleted, or would be."""
+    """The amounts deleted, or to be deleted."""
 
     conversations: int = 0
     processes: int = 0
@@ -70,10 +136,10 @@ def prune(
 ) -> Pruned:
     """Delete the contents of turns that ended longer ago than `older_than`, by the database's clock.
 
-    Conversations that people deleted that long ago go with all records of them. `with_conversations`: so do those in
-    which nothing has happened since. Files go that no message has claimed within a day. `pause` is how many seconds to
-    leave to others after each batch. `report` learns how much is done, and of how much. It can be interrupted and run
-    again at any time.
+    Conversations that people deleted that long ago are removed with all records; with `with_conversations`,
+    conversations that were idle since are removed as well. Files that were not sent within a day are removed too.
+    `pause` is the number of seconds between batches. `report` gets the progress and the total. It can be interrupted
+    and run again at any time.
     """
     before = database_now() - older_than
     if not is_dry_run:
@@ -83,22 +149,26 @@ def prune(
     if is_dry_run:
         return planned
     pruned = Pruned()
-    for _batch in _delete(before, levels, pruned):
-        report(pruned, planned)
-        time.sleep(pause)
+    try:
+        for _batch in _delete(before, levels, pruned):
+            report(pruned, planned)
+            time.sleep(pause)
+    finally:  # it may be interrupted
+        if counts := {name: count for name, count in asdict(pruned).items() if count}:
+            activity.record("deletion", "prune", changes=counts)
     return pruned
 
 
 def _old(before: datetime) -> Q:
-    """The turns that ended before a moment.
+    """Return the condition for turns that ended before a time.
 
-    A report that is still due is not old. One of work that was cut off or replaced is due to nobody.
+    Turns with a due report are excluded. A report of cancelled or replaced work is never due.
     """
     return Q(ended_at__lt=before) & ~Q(status__in=ACTIVE_STATUSES) & ~_DUE
 
 
 def _count(before: datetime, idle: Sequence[UUID]) -> Pruned:
-    """Count what there is to delete: in one query, and one more for some hundred idle conversations each."""
+    """Count what there is to delete, with one query, plus one per few hundred idle conversations."""
     pruned, old = Pruned(conversations=len(idle)), _old(before) & _HAS_CONTENTS
     pruned.add(count_contents(Turn.objects.filter(old)))
     for start in range(0, len(idle), _IDS):
@@ -137,19 +207,19 @@ def _ended_processes(before: datetime) -> "QuerySet[Process]":
 def _batches_of_turns(
     which: Q, *, order: Sequence[str] = ("ended_at", "pk")
 ) -> Iterator[list[Turn]]:
-    """Turns, oldest first, each batch read when the one before it is done."""
+    """Yield turns, oldest first, reading each batch after the previous one is done."""
     keyset = Keyset(order)
     turns = keyset.sort(Turn.objects.filter(which))
     turns = turns.only("conversation_id", "steps", "tool_call_count")
-    found = list(turns[:BATCH])
-    while found:
-        yield from _batches(found, rows_of=lambda turn: turn.steps + turn.tool_call_count)
-        last = [getattr(found[-1], name) for name in keyset.names]
-        found = list(turns.filter(keyset.behind(last))[:BATCH])
+    batch = list(turns[:BATCH])
+    while batch:
+        yield from _batches(batch, rows_of=lambda turn: turn.steps + turn.tool_call_count)
+        last = [getattr(batch[-1], name) for name in keyset.names]
+        batch = list(turns.filter(keyset.behind(last))[:BATCH])
 
 
 def _batches(rows: Iterable[Row], *, rows_of: Callable[[Row], int]) -> Iterator[list[Row]]:
-    """Join rows to which no more than `PIECE` others belong; one alone may have more."""
+    """Group rows so that each group has at most `PIECE` related rows, unless a single row has more."""
     batch: list[Row] = []
     weight = 0
     for row in rows:
@@ -163,16 +233,16 @@ def _batches(rows: Iterable[Row], *, rows_of: Callable[[Row], int]) -> Iterator[
 
 
 def _delete_below_deleted() -> None:
-    """Let a conversation count as deleted with the one above it: it may have begun in that moment, and stayed."""
+    """Mark conversations below a deleted one as deleted, because one may have started concurrently."""
     deleted = Conversation.objects.filter(deleted_at__isnull=False)
     since = deleted.filter(pk=OuterRef("parent")).values("deleted_at")
     below = Conversation.objects.filter(parent__in=deleted, deleted_at=None)
     while below.update(deleted_at=Subquery(since)):
-        pass  # now those a level further down are below it
+        pass  # each pass reaches one level further down
 
 
 def _idle_conversations(before: datetime, *, only_deleted: bool) -> list[list[UUID]]:
-    """Conversations in which nothing has happened since a moment, those of sub-agents before those that they work for."""
+    """Return conversations that were idle since a time, those of sub-agents before their parents."""
     active = Turn.objects.filter(conversation=OuterRef("pk"), status__in=ACTIVE_STATUSES)
     idle = Conversation.objects.filter(~Exists(active), updated_at__lt=before)
     if only_deleted:
@@ -196,10 +266,10 @@ def _depth(conversation_id: UUID, parents: Mapping[UUID, UUID | None]) -> int:
 
 
 def empty_conversations(conversation_ids: Collection[UUID]) -> Iterator[None]:
-    """Delete what was said and done in conversations. Yield after each piece, so that others get in between.
+    """Delete the contents of conversations. Yields after each piece, so that other work can run in between.
 
-    Rows of turns, calls, cancels, repairs and decisions stay. A title, which the first message gives, goes last. So where
-    there is none, nothing is left of turns but of those that came later.
+    Rows of turns, calls, cancels, repairs and decisions are kept. The title, which comes from the first message, is
+    deleted last. A conversation without one is therefore empty, except for later turns.
     """
     for conversation_id in conversation_ids:
         full = Q(conversation=conversation_id) & (_HAS_CONTENTS | ~Q(conversation__title=""))
@@ -207,8 +277,8 @@ def empty_conversations(conversation_ids: Collection[UUID]) -> Iterator[None]:
             few = [turn.pk for turn in turns]
             for _deleted in _delete_events(few):
                 yield
-            with transaction.atomic():
-                history_version.renew([conversation_id])
+            with atomic():
+                history_version.renew([conversation_id], PromptChange.PRUNE)
                 _delete_texts(few)
                 recorder.empty_calls([str(turn_id) for turn_id in few])
                 CancelRequest.objects.filter(turn__in=few).update(note="")
@@ -220,20 +290,37 @@ def empty_conversations(conversation_ids: Collection[UUID]) -> Iterator[None]:
     titled.update(title="", parked_reason="")
 
 
-def _delete_texts(turn_ids: Sequence[UUID]) -> int:
-    """Delete what people and agents have written in these turns, and what clients have asked for; count the messages."""
+def _delete_texts(turn_ids: Sequence[UUID], **facts: Any) -> int:
+    """Delete what people and agents wrote in these turns, and the operations of clients; return the number of
+    messages.
+
+    `facts` are further fields to set on the turns.
+    """
     messages, _by_model = Message.objects.filter(turn__in=turn_ids).delete()
     for rows in (Operation, Acknowledgement, DeadlineOrder):
         rows.objects.filter(turn__in=turn_ids).delete()
     attachments.mark_for_removal(Attachment.objects.filter(turn__in=turn_ids))
-    Turn.objects.filter(pk__in=turn_ids).update(user_message="", attachments=[], error_message="")
+    Turn.objects.filter(pk__in=turn_ids).update(
+        user_message="", attachments=[], error_message="", error_detail="", summary="", **facts
+    )
     return messages
 
 
-def _delete_events(turn_ids: Sequence[UUID]) -> Iterator[int]:
-    """Delete the events of turns, and yield how many after each piece.
+def _delete_summaries(conversation_ids: Collection[UUID]) -> None:
+    """Delete the summaries of these conversations, because each has content of the turns before it."""
+    turns = Turn.objects.filter(conversation__in=conversation_ids).exclude(summary="")
+    for turn_id in list(turns.values_list("pk", flat=True)):
+        events = Event.objects.filter(turn=turn_id, type=PromptChanged.type)
+        for event in events.exclude(payload__summary=""):
+            event.payload = {**event.payload, "summary": ""}
+            event.save(update_fields=["payload"])
+    turns.update(summary="")
 
-    They are no part of the history: pages that were away for that long get a snapshot.
+
+def _delete_events(turn_ids: Sequence[UUID]) -> Iterator[int]:
+    """Delete the events of turns, and yield the number per piece.
+
+    Events are not part of the history; a page that was disconnected for so long gets a snapshot instead.
     """
     rows: QuerySet[Event] = Event.objects.filter(turn__in=turn_ids).order_by()
     while piece := list(rows.values_list("pk", flat=True)[:PIECE]):
@@ -241,33 +328,40 @@ def _delete_events(turn_ids: Sequence[UUID]) -> Iterator[int]:
 
 
 def _empty(turns: Sequence[Turn], pruned: Pruned) -> None:
-    """Delete what was said and done in turns; whoever works in their conversations is waited for one by one."""
+    """Delete the contents of turns, waiting for each locked conversation separately."""
     pruned.events += sum(_delete_events([turn.pk for turn in turns]))
     for turn in _empty_locked(turns, pruned, waits=False):
         _empty_locked([turn], pruned, waits=True)
 
 
 def _empty_locked(turns: Sequence[Turn], pruned: Pruned, *, waits: bool) -> list[Turn]:
-    """Empty turns at once: a history never has calls of which the results are gone. Return those that are not locked."""
-    with transaction.atomic():
+    """Empty turns in one transaction, so that no history has calls without results.
+
+    Return those whose conversations are locked.
+    """
+    with atomic():
         locked = _lock({turn.conversation_id for turn in turns}, waits=waits)
         ids = [turn.pk for turn in turns if turn.conversation_id in locked]
-        history_version.renew(locked)
+        history_version.renew(locked, PromptChange.PRUNE)
         calls = recorder.delete_calls([str(turn_id) for turn_id in ids])
-        messages = _delete_texts(ids)
+        messages = _delete_texts(ids, pruned_at=database_now())
+        _delete_summaries(locked)
     pruned.add(ContentCounts(turns=len(ids), messages=messages, calls=calls))
     return [turn for turn in turns if turn.conversation_id not in locked]
 
 
 def _lock(conversation_ids: Collection[UUID], *, waits: bool) -> set[UUID]:
-    """Lock conversations until the transaction ends. Whoever has one already waits for another nowhere: no deadlock."""
+    """Lock conversations until the transaction ends.
+
+    Holders of one such lock never wait for another, so there is no deadlock.
+    """
     rows = Conversation.objects.select_for_update(of=("self",), skip_locked=not waits)
     return set(rows.filter(pk__in=conversation_ids).order_by("pk").values_list("pk", flat=True))
 
 
 def _delete_conversations(ids: Sequence[UUID], *, before: datetime, pruned: Pruned) -> None:
-    """Delete conversations with all records of them, but those that have been taken up again, or are just in use."""
-    with transaction.atomic():
+    """Delete conversations with all records, except those that were resumed or are in use."""
+    with atomic():
         active = Turn.objects.filter(conversation=OuterRef("pk"), status__in=ACTIVE_STATUSES)
         children = Conversation.objects.filter(parent=OuterRef("pk"))
         still_idle = Conversation.objects.filter(

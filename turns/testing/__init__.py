@@ -1,4 +1,4 @@
-"""For tests of what runs turns: a chat model that follows a script.
+"""Chat models that follow a script, for tests.
 
 model = ScriptedChatModel(
     [text("Let me look."), call("c1", "exec", command="ls")],
@@ -8,6 +8,7 @@ model = ScriptedChatModel(
 
 from turns.testing.scripts import (
     Failure,
+    FunctionChatModel,
     Gate,
     Item,
     ScriptedChatModel,
@@ -20,6 +21,7 @@ from turns.testing.scripts import (
 
 __all__ = [
     "Failure",
+    "FunctionChatModel",
     "Gate",
     "Item",
     "ScriptedChatModel",

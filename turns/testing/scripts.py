@@ -1,8 +1,8 @@
-"""Scripts: a chat model that says what a test tells it to, and waits where the test wants it to."""
+"""Chat models that follow the script of a test."""
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,9 +12,9 @@ _UNNUMBERED = -1
 
 
 class Gate:
-    """A place in a script where the stream waits. `reached` is set as soon as it does.
+    """A place in a script where the stream waits. `reached` is set when the stream arrives there.
 
-    With `ignores_cancel` it goes on waiting when it is cancelled, as a bad chat model would.
+    With `ignores_cancel`, the stream continues to wait when it is cancelled, as a faulty chat model would.
     """
 
     def __init__(self, opening: asyncio.Event, *, ignores_cancel: bool = False) -> None:
@@ -35,7 +35,7 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A place in a script where the stream raises."""
+    """A place in a script where the stream raises an exception."""
 
     error: Exception
 
@@ -43,36 +43,51 @@ class Failure:
 Item = ChatDelta | Gate | Failure
 
 
-def text(said: str) -> TextDelta:
-    """Say something."""
-    return TextDelta(said)
+def text(words: str) -> TextDelta:
+    """Return a piece of text for a reply."""
+    return TextDelta(words)
 
 
 def call(id: str, name: str, /, **input: Any) -> ToolCallDelta:
-    """Ask for a tool."""
+    """Return a tool call, for a reply."""
     return partial_call(id, name, arguments=json.dumps(input))
 
 
 def partial_call(id: str, name: str = "", *, arguments: str = '{"pa') -> ToolCallDelta:
-    """Ask for a tool with a piece of the arguments; more pieces under the same id continue it."""
+    """Return a piece of a tool call, with part of its arguments; later pieces with the same id continue it."""
     return ToolCallDelta(index=_UNNUMBERED, id=id, name=name, arguments=arguments)
 
 
 def gate(opening: asyncio.Event | None = None, *, ignores_cancel: bool = False) -> Gate:
-    """Wait for an event; without one, for ever."""
+    """Return a place where the reply waits for an event; without an event it waits forever."""
     return Gate(opening or asyncio.Event(), ignores_cancel=ignores_cancel)
 
 
 def failure(error: Exception) -> Failure:
-    """Raise."""
+    """Return a place where the reply raises an error."""
     return Failure(error)
 
 
-class ScriptedChatModel:
-    """Answers its first request with the first reply, the second with the second, and remembers both.
+class FunctionChatModel:
+    """Answers each request with the result of a function: a string, or the pieces that an async generator yields."""
 
-    `requests` are what it was asked, `cancelled` counts the streams that were cancelled, `closed` all that have ended.
-    A request that the script does not have fails with `AssertionError`.
+    def __init__(self, answer: Callable[[ChatRequest], str | AsyncIterator[ChatDelta]]) -> None:
+        self._answer = answer
+
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[ChatDelta, None]:
+        answer = self._answer(request)
+        if isinstance(answer, str):
+            yield TextDelta(answer)
+            return
+        async for delta in answer:
+            yield delta
+
+
+class ScriptedChatModel:
+    """Answers the first request with the first reply, the second request with the second reply, and so on.
+
+    `requests` lists the requests, `cancelled` counts the cancelled streams, and `closed` counts the streams that have
+    ended. A request without a reply raises `AssertionError`.
     """
 
     def __init__(self, *replies: Sequence[Item]) -> None:
@@ -81,8 +96,16 @@ class ScriptedChatModel:
         self.closed = 0
         self._replies = replies
 
+    @property
+    def tool_names(self) -> frozenset[str]:
+        """Return the names of the tools that the replies call."""
+        items = (item for reply in self._replies for item in reply)
+        return frozenset(
+            item.name for item in items if isinstance(item, ToolCallDelta) and item.name
+        )
+
     async def stream(self, request: ChatRequest) -> AsyncGenerator[ChatDelta, None]:
-        """Give the next reply."""
+        """Stream the next reply."""
         self.requests.append(request)
         if len(self.requests) > len(self._replies):
             raise AssertionError(f"The script has no reply to request {len(self.requests)}.")

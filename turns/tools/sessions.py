@@ -1,13 +1,18 @@
-"""The tools that set other agents to work: one waits for the answer, one does not (C10).
+"""The tools that start sub-agents: one waits for the answer, one does not (C10).
 
-A session is a sub-agent's turn; its id is the turn's. Both tools govern themselves: what they start has its own limits
-(T3, T10).
+A session is a sub-agent's turn; its id is the turn's. Neither tool has its own limit, because the turns that
+they start have limits (T3, T10).
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
+from typing import Any
 from uuid import UUID
+
+from django.db import Error as DatabaseError
 
 from governance import (
     Cancellation,
@@ -16,22 +21,38 @@ from governance import (
     Deadline,
     ToolContext,
     ToolFailed,
+    approval_store,
     tool,
 )
 from governance.db import run_in_db_thread
-from turns.core.clock import TurnClock
-from turns.core.turns import TurnStatus
-from turns.events import sinks
+from turns.conf import app_settings
+from turns.core import texts
+from turns.core.events import (
+    ToolAnswer,
+    ToolApproval,
+    ToolProgress,
+    ToolQuestion,
+    ToolResult,
+    ToolStart,
+    TurnAbort,
+    TurnEnd,
+    TurnQueued,
+    TurnStart,
+)
+from turns.core.turn_limits import TurnClock
+from turns.core.turns import LIVE_STATUSES, TurnStatus
+from turns.events import log, sinks
 from turns.events.notifications import Notifications, notify
 from turns.history import reports
 from turns.history.reports import Report
-from turns.models import Turn
+from turns.models import Message, Turn
 from turns.processes.background import spawn
 from turns.running import runtime
-from turns.storage.retries import until_done
+from turns.running.write_queue import until_done
 from turns.tools import children
-from turns.tools.child_watcher import ChildTurnWatcher
 from turns.tools.children import Child, ChildRefused, Origin
+
+logger = logging.getLogger(__name__)
 
 _TO_BE_DELIVERED = "The sub-agent was told to report what it has; if it has begun, that is delivered to this conversation."
 _FAULTS = {
@@ -39,25 +60,30 @@ _FAULTS = {
     TurnStatus.FAILED: "[ERROR]",
     TurnStatus.INTERRUPTED: "[INTERRUPTED]",
 }
+_PROGRESS_TEXTS = {
+    TurnQueued.type: texts.QUEUED,
+    TurnStart.type: texts.THINKING,
+    TurnAbort.type: texts.ENDING,
+}
 
 
 @tool(title="Ask an agent", timeout=0, only_waits=True)
 async def sessions_ask(context: ToolContext, agent: str, message: str) -> str:
     """Set another agent to work on a message and wait for its answer. Several calls in one step work side by side.
 
-    The agent knows nothing of this conversation, so say all that it needs.
+    The agent does not see this conversation, so include everything that it needs.
     """
     try:
         child = await _start(context, agent, message, is_detached=False)
         clocks = _clocks_of(context)
-        follower = ChildTurnWatcher(
+        watcher = ChildTurnWatcher(
             child.turn_id,
             child.conversation_id,
             say=lambda sentence: context.progress(f"{child.agent}: {sentence}"),
             pause=lambda: [clock.pause() for clock in clocks],
             resume=lambda: [clock.resume() for clock in clocks],
         )
-        await follower.until_ended()
+        await watcher.until_ended()
         report = await until_done(partial(_report, child))
     except asyncio.CancelledError:
         _give_up(context)
@@ -65,11 +91,11 @@ async def sessions_ask(context: ToolContext, agent: str, message: str) -> str:
     return _answer(context, report)
 
 
-@tool(title="Set an agent to work", timeout=0)
+@tool(title="Start an agent", timeout=0)
 async def sessions_spawn(context: ToolContext, agent: str, message: str) -> str:
     """Set another agent to work on a message and do not wait: its report reaches this conversation when it has ended.
 
-    The agent knows nothing of this conversation, so say all that it needs.
+    The agent does not see this conversation, so include everything that it needs.
     """
     try:
         child = await _start(context, agent, message, is_detached=True)
@@ -83,14 +109,14 @@ async def sessions_spawn(context: ToolContext, agent: str, message: str) -> str:
     )
 
 
-@tool(title="End an agent’s work")
+@tool(title="Stop an agent")
 async def sessions_cancel(context: ToolContext, session: str) -> str:
     """End a sub-agent that works for this conversation, and all that it has set to work; no report is delivered."""
     try:
-        wanted = UUID(session)
+        turn_id = UUID(session)
     except ValueError:
         raise ToolFailed(f"[ERROR] {session[:80]!r} is not the id of a session.") from None
-    notifications = await _cancel_session(UUID(context.metadata["conversation_id"]), wanted)
+    notifications = await _cancel_session(UUID(context.metadata["conversation_id"]), turn_id)
     await notify(notifications, notify_owner=runtime.notify_owner)
     if not notifications.cancelled:
         return "There is no such session at work for this conversation: it has ended, or never was."
@@ -103,8 +129,8 @@ async def _start(context: ToolContext, agent: str, message: str, *, is_detached:
         child = await until_done(
             lambda: _start_child(origin, agent=agent, message=message, is_detached=is_detached)
         )
-    except ChildRefused as refused:
-        raise ToolFailed(f"[ERROR] {refused.sentence}") from None
+    except ChildRefused as error:
+        raise ToolFailed(f"[ERROR] {error.sentence}") from None
     for conversation_id, events in child.batches:
         await sinks.publish(conversation_id, events)
     return child
@@ -124,7 +150,7 @@ def _origin(context: ToolContext) -> Origin:
 
 
 def _clocks_of(context: ToolContext) -> "list[TurnClock | Deadline]":
-    """What stands still while the sub-agent waits for a person, as its own clock does (T5)."""
+    """Return the clocks that pause while the sub-agent waits for a person (T5)."""
     live = runtime.find_turn(UUID(context.metadata["turn_id"]))
     if live is None or live.runner is None:
         return []
@@ -134,18 +160,18 @@ def _clocks_of(context: ToolContext) -> "list[TurnClock | Deadline]":
 
 
 def _give_up(context: ToolContext) -> None:
-    """The call is over before its sub-agent is: that one ends, too, and whatever was just being started.
+    """End the sub-agent when the call ends first, even if it is just being started.
 
-    If the call is out of time, the sub-agent may still report, and the report is delivered. All of it runs in the
-    background: the call ends within its grace, however slow the database is.
+    If the call timed out, the sub-agent may still report, and the report is delivered. This runs in the background, so
+    that the call ends within its grace period even if the database is slow.
     """
     turn_id, tool_id = UUID(context.metadata["turn_id"]), context.call_id
     cancellation = context.token.cancellation or Cancellation(reason=CancelReason.ERROR)
     live = runtime.find_turn(turn_id)
     if live is not None and live.token.is_cancelled:
-        return  # the whole turn is being ended, and takes with it all that it has started
-    goes_on = live is not None and live.runner is not None and not live.runner.is_ending
-    if goes_on and cancellation.reason is CancelReason.TIMEOUT:
+        return  # the whole turn is being cancelled, including everything that it started
+    continues = live is not None and live.runner is not None and not live.runner.is_ending
+    if continues and cancellation.reason is CancelReason.TIMEOUT:
         context.progress(output=_TO_BE_DELIVERED)
         end = partial(_request_reports_of, turn_id, tool_id)
     else:
@@ -158,11 +184,10 @@ async def _notify_of(end: Callable[[], Awaitable[Notifications]]) -> None:
 
 
 def _answer(context: ToolContext, report: Report | None) -> str:
-    """Return what a sub-agent has answered.
+    """Return the answer of a sub-agent.
 
-    Raises:
-        Cancelled: it was cancelled, and so is this call; the turn goes on.
-        ToolFailed: it did not come to its end; its report is part of the sentence.
+    Raises: Cancelled: it was cancelled, and so is this call; the turn continues. ToolFailed: it was not completed; the
+    sentence includes its report.
     """
     if report is None:
         raise ToolFailed("[ERROR] The sub-agent's conversation was deleted while it worked.")
@@ -186,3 +211,125 @@ _cancel_started_by = run_in_db_thread(children.cancel_started_by)
 def _report(child: Child) -> Report | None:
     turn = Turn.objects.filter(pk=child.turn_id).first()
     return None if turn is None else reports.report_of(turn)
+
+
+class ChildTurnWatcher:
+    """Follows a sub-agent's turn to its end in any process. `say` gets short progress texts.
+
+    `pause` is called when the turn starts to wait for a person, `resume` afterwards. The log is authoritative and read
+    every second; events of this process trigger a read immediately.
+    """
+
+    def __init__(
+        self,
+        turn_id: UUID,
+        conversation_id: UUID,
+        *,
+        say: Callable[[str], object],
+        pause: Callable[[], object],
+        resume: Callable[[], object],
+    ) -> None:
+        self._turn_id = turn_id
+        self._conversation_id = conversation_id
+        self._say = say
+        self._pause = pause
+        self._resume = resume
+        self._is_paused = False
+        self._seen = 0
+        self._written = 0
+        self._wakeup = asyncio.Event()
+        self._is_over = False
+
+    async def until_ended(self) -> None:
+        """Return when the turn is over or its conversation was deleted."""
+        sinks.register(self)
+        try:
+            while not self._is_over:
+                self._wakeup.clear()
+                try:
+                    await self._look()
+                except DatabaseError:  # the sub-agent may still run, so try again
+                    logger.warning("A sub-agent's turn could not be looked at", exc_info=True)
+                if not self._is_over:
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(app_settings.POLL_INTERVAL):
+                            await self._wakeup.wait()
+        finally:
+            sinks.unregister(self)
+            self._set_paused(is_asked=False)
+
+    async def publish(self, conversation_id: UUID, event: dict[str, Any]) -> None:
+        """Trigger a read of the log, because an event was stored."""
+        if conversation_id == self._conversation_id:
+            self._wakeup.set()
+
+    def push(self, conversation_id: UUID, delta: dict[str, Any]) -> None:
+        """Treat a piece of text as a sign of life."""
+        if conversation_id == self._conversation_id:
+            self._say(texts.WRITING)
+
+    async def _look(self) -> None:
+        events, length, is_asked, exists = await _read(
+            self._turn_id, self._conversation_id, self._seen
+        )
+        for event in events:
+            self._seen = event["seq"]
+            if text := _progress_text(event):
+                self._say(text)
+            self._is_over = self._is_over or event["type"] == TurnEnd.type
+        if length > self._written:
+            self._say(texts.WRITING)
+        self._written = length
+        self._is_over = self._is_over or not exists
+        self._set_paused(is_asked=is_asked and not self._is_over)
+
+    def _set_paused(self, *, is_asked: bool) -> None:
+        if is_asked is not self._is_paused:
+            self._is_paused = is_asked
+            (self._pause if is_asked else self._resume)()
+
+
+def _progress_text(event: dict[str, Any]) -> str:
+    """Return the progress text of an event; empty if there is nothing new."""
+    tool = event.get("tool_name", "")
+    match event["type"]:
+        case ToolStart.type | ToolAnswer.type:
+            return texts.RUNNING % {"tool": tool}
+        case ToolProgress.type:
+            message = event.get("message")
+            return f"{tool}: {message}" if message else texts.RUNNING % {"tool": tool}
+        case ToolApproval.type:
+            return texts.ASKING % {"tool": tool}
+        case ToolQuestion.type:
+            return texts.ASKING_FORM % {"tool": tool}
+        case ToolResult.type:
+            return f"{tool} {str(event.get('status', '')).replace('_', ' ')}"
+        case event_type:
+            return _PROGRESS_TEXTS.get(event_type, "")
+
+
+@run_in_db_thread
+def _read(
+    turn_id: UUID, conversation_id: UUID, after: int
+) -> tuple[list[log.WireEvent], int, bool, bool]:
+    """Return a turn's new events, the length of its unfinished answer, whether a person is asked, and whether it
+    exists.
+    """
+    events = log.read(conversation_id, after=after)
+    streaming = Message.objects.filter(turn=turn_id, is_streaming=True).first()
+    length = sum(len(block.get("text", "")) for block in streaming.content) if streaming else 0
+    exists = bool(events) or Turn.objects.filter(pk=turn_id).exists()
+    return events, length, _asks_a_person(turn_id), exists
+
+
+def _asks_a_person(turn_id: UUID) -> bool:
+    """Whether a call of the turn, or of a sub-agent that it waits for, waits for a person."""
+    turns = [turn_id]
+    while turns:
+        if approval_store.asks_a_person(str(pk) for pk in turns):
+            return True
+        waited_for = Turn.objects.filter(
+            parent__in=turns, is_detached=False, status__in=LIVE_STATUSES
+        )
+        turns = list(waited_for.values_list("pk", flat=True))
+    return False

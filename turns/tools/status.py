@@ -1,4 +1,4 @@
-"""The tool that tells a model about its turn and conversation: calls, sub-agents, time left."""
+"""The tool with which a model reads the state of its turn and conversation: calls, sub-agents and remaining time."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,9 +6,8 @@ from typing import Any
 from uuid import UUID
 
 from django.db.models import Q
-from django.utils import timezone
 
-from governance import CallStatus, ErrorType, Limit, ToolContext, selectors, tool
+from governance import CallStatus, ErrorType, Limit, ToolContext, db_clock, selectors, tool
 from governance.db import run_in_db_thread
 from governance.durations import format_duration
 from governance.recorder import UNWATCHED
@@ -21,7 +20,7 @@ _ENDS = {"": "it may still be running", UNWATCHED: "its end was not seen"}  # by
 _HAS_ENDED = "it has ended since"
 
 
-@tool(title="Look at the session", loop_exempt=True)
+@tool(title="Check the session status", loop_exempt=True)
 async def session_status(context: ToolContext) -> str:
     """Tell this turn's tool calls, sub-agents and time left, and which tools timed out in the conversation."""
     calls, health, sub_agents = await _read(context.scope, str(context.metadata.get("turn_id", "")))
@@ -42,40 +41,38 @@ def _read(scope: str, group: str) -> tuple[Sequence[CallRow], ScopeHealth, Seque
 
 
 def _sub_agents(scope: str, group: str) -> list[Turn]:
-    """Those of this turn, and those of earlier ones that are at work or whose reports are still to come."""
+    """Return the sub-agents of this turn, and earlier ones that are active or whose reports are not delivered."""
     try:
         conversation_id, turn_id = UUID(scope), UUID(group)
     except ValueError:  # called without a turn
         return []
-    of_this = Q(parent=turn_id)
-    to_come = Q(parent__conversation=conversation_id, is_detached=True, delivered_at=None)
-    return list(Turn.objects.filter(of_this | to_come).order_by("queued_at")[:LISTED_CALLS])
+    of_turn = Q(parent=turn_id)
+    undelivered = Q(parent__conversation=conversation_id, is_detached=True, delivered_at=None)
+    return list(Turn.objects.filter(of_turn | undelivered).order_by("queued_at")[:LISTED_CALLS])
 
 
 def _describe_sub_agents(turns: Sequence[Turn]) -> Iterator[str]:
     if turns:
         yield f"Sub-agents: {len(turns)}."
-    now = timezone.now()
+    now = db_clock.now()
     for turn in turns:
-        begun = turn.started_at or turn.queued_at
-        elapsed = format_duration(
-            max(round(((turn.ended_at or now) - begun).total_seconds()), 0) * 1000
-        )
-        how = ", detached" if turn.is_detached else ""
-        yield f"- {turn.agent} (session {turn.pk}): {turn.status.replace('_', ' ')}, {elapsed}{how}"
+        seconds = ((turn.ended_at or now) - (turn.started_at or turn.queued_at)).total_seconds()
+        elapsed = format_duration(max(round(seconds), 0) * 1000)
+        mode = ", detached" if turn.is_detached else ""
+        yield f"- {turn.agent} (session {turn.pk}): {turn.status.replace('_', ' ')}, {elapsed}{mode}"
 
 
 def _describe_calls(calls: Sequence[CallRow]) -> Iterator[str]:
-    """The newest calls; a long turn's first ones are only counted."""
+    """Describe the newest calls; the earlier calls of a long turn are only counted."""
     if not calls:
         yield "No other tool call was made in this turn."
         return
-    listed = calls[-LISTED_CALLS:]
+    newest = calls[-LISTED_CALLS:]
     yield f"Other tool calls of this turn: {len(calls)}."
-    if len(listed) < len(calls):
-        yield f"… {len(calls) - len(listed)} earlier ones are left out …"
-    now = timezone.now()
-    for call in listed:
+    if len(newest) < len(calls):
+        yield f"… {len(calls) - len(newest)} earlier ones are left out …"
+    now = db_clock.now()
+    for call in newest:
         elapsed = format_duration(elapsed_ms(call, at=now))
         yield f"- {call.tool_name} ({call.call_id}): {_status(call)}, {elapsed}{_limit(call)}"
 
@@ -88,7 +85,7 @@ def _status(call: CallRow) -> str:
 
 
 def _limit(call: CallRow) -> str:
-    """A limit matters while the call runs, or where it has ended it."""
+    """Return the limit of a call that is running or reached it."""
     if call.limit_reached == Limit.IDLE and call.idle_timeout_ms:
         return f", idle limit {format_duration(call.idle_timeout_ms)}"
     matters = not CallStatus(call.status).is_terminal or call.error_type == ErrorType.TIMEOUT
@@ -102,21 +99,21 @@ def _describe_timeouts(health: ScopeHealth) -> Iterator[str]:
 
 
 def _judge(health: ScopeHealth) -> str:
-    """Calls that ran out of control make it degraded; a call that failed by itself is ordinary."""
+    """Return the health as text: degraded if calls could not be stopped. Ordinary failures do not degrade it."""
     problems = (
         (health.by_error_type.get(ErrorType.TIMEOUT, 0), "timeouts"),
         (health.by_status.get(CallStatus.ABANDONED, 0), "abandoned"),
         (health.by_error_type.get(ErrorType.INTERRUPTED, 0), "interrupted"),
     )
-    found = ", ".join(f"{count} {what}" for count, what in problems if count)
-    if found:
-        return f"degraded: {found}, of {health.total} calls in this conversation"
+    counts = ", ".join(f"{count} {kind}" for count, kind in problems if count)
+    if counts:
+        return f"degraded: {counts}, of {health.total} calls in this conversation"
     failed = health.by_status.get(CallStatus.FAILED, 0)
     return f"healthy ({failed} of {health.total} calls failed)" if failed else "healthy"
 
 
 def _time_left(metadata: Mapping[str, Any]) -> str:
-    """`turn_ends_at` is a moment of the wall clock, so that it can be sent to another process."""
+    """Return the remaining time; `turn_ends_at` is a wall-clock time so that it can be sent to other processes."""
     ends_at = metadata.get("turn_ends_at")
     if ends_at is None:
         return "no limit"

@@ -1,1 +1,1 @@
-"""The WebSocket protocol: the frames of both sides, and what is generated from them."""
+"""The WebSocket protocol: the frames of both sides, and the generators of documentation and types."""

@@ -1,12 +1,12 @@
-"""Write what is generated from the frames: the schemas in the docs, and the types of the chat page."""
+"""Generates the schemas in the docs and the types of the chat page from the frames."""
 
 import os
 
 import django
 
-from webchat.protocol import javascript_types, schema_docs
+from webchat.protocol import generators
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
-django.setup()  # the operations are declared beside the services that they call
-schema_docs.PAGE.write_text(schema_docs.refresh(schema_docs.PAGE.read_text("utf-8")), "utf-8")
-javascript_types.SCRIPT.write_text(javascript_types.render(), "utf-8")
+django.setup()  # the operations are declared in this module
+generators.PAGE.write_text(generators.refresh_docs(generators.PAGE.read_text("utf-8")), "utf-8")
+generators.SCRIPT.write_text(generators.script(), "utf-8")

@@ -1,6 +1,6 @@
-"""Frames that a client sends: their fields, and the one function that turns text into one of them.
+"""The frames that a client sends, and the function that parses text into one of them.
 
-Pure: no socket, no database. Operations are declared in `webchat.operations`.
+It uses neither sockets nor the database. Operations are declared in `webchat.operations`.
 """
 
 from functools import cache
@@ -20,19 +20,26 @@ _CONFIG = ConfigDict(extra="ignore", strict=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=_CONFIG)
 class Hello:
-    """The first frame; `after` is the last event that the client has seen. With `html`, streaming answers come rendered, too."""
+    """The first frame; `after` is the number of the last event that the client has seen.
+
+    With `html`, streaming answers are also sent as HTML. With `acks`, the client sends an `ack` each time it
+    has received `ack_bytes` bytes (the number is in `welcome`), so that the server never sends faster than the
+    client reads.
+    """
 
     type: Literal["hello"]
     protocol: int
     after: Annotated[int, Field(ge=0, le=2**62)] | None = None
     html: bool = False
+    acks: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=_CONFIG)
 class Message:
-    """What the user typed or said; a spoken text that is not final is ignored (C8). `attachments` are ids of files.
+    """A typed or spoken message of the user; a spoken text that is not final is ignored (C8).
 
-    With `replaces`, it takes the place of that turn's message: this turn and all behind it leave the history.
+    `attachments` are ids of uploaded files. With `replaces`, the message replaces the message of that turn: the turn
+    and all later ones are dropped from the history.
     """
 
     type: Literal["message"]
@@ -46,7 +53,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=_CONFIG)
 class Resync:
-    """Ask for the whole text so far of a running turn: a gap in `offset` was seen."""
+    """Request the whole text of a running turn so far, because an `offset` showed a gap."""
 
     type: Literal["resync"]
     turn_id: Id
@@ -54,18 +61,27 @@ class Resync:
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=_CONFIG)
 class Ping:
-    """Ask for a `heartbeat`."""
+    """Request a `heartbeat`."""
 
     type: Literal["ping"]
 
 
-ClientFrame = Hello | Message | Operation | Resync | Ping
+@dataclass(frozen=True, slots=True, kw_only=True, config=_CONFIG)
+class Ack:
+    """Acknowledge the last event and the total number of bytes received on this socket. It gets no answer."""
+
+    type: Literal["ack"]
+    seq: Annotated[int, Field(ge=0, le=2**62)]
+    received: Annotated[int, Field(ge=0, le=2**62)]
+
+
+ClientFrame = Hello | Message | Operation | Resync | Ping | Ack
 
 
 def client_frames() -> tuple[type, ...]:
     """Return all frames that a client may send."""
     operations = (frame_of(operation) for operation in OPERATIONS.values())
-    return (Hello, Message, *operations, Resync, Ping)
+    return (Hello, Message, *operations, Resync, Ping, Ack)
 
 
 @cache
@@ -79,12 +95,12 @@ def _types() -> list[str]:
 
 
 def parse(text: str | bytes, *, max_bytes: int) -> ClientFrame:
-    """Return the frame that a text is, or raise `ProtocolError` with a stable code and a sentence."""
+    """Parse text into a frame, or raise `ProtocolError` with a stable code and a sentence."""
     if isinstance(text, bytes):
         raise ProtocolError("invalid_json", _("Frames are JSON text, not bytes."))
     if len(text) > max_bytes or len(text.encode("utf-8", "surrogatepass")) > max_bytes:
         raise ProtocolError(
-            "frame_too_large", _("A frame may have %(max)s bytes at most.") % {"max": max_bytes}
+            "frame_too_large", _("A frame can have at most %(max)s bytes.") % {"max": max_bytes}
         )
     try:
         frame: ClientFrame = _adapter(client_frames()).validate_json(text)

@@ -11,7 +11,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-MAX_LIMIT_MS = 31_536_000_000  # a year: enough for everything, small enough for every database
+MAX_LIMIT_MS = 31_536_000_000  # a year, which fits into the integers of every database
 
 
 def _without_nul(text: str) -> str:
@@ -33,6 +33,12 @@ ClientKey = Annotated[str, Field(min_length=1, max_length=64), AfterValidator(_w
 AttachmentIds = Annotated[list[Id], Field(max_length=100)]
 Mode = Literal["now", "after_step", "queued"]
 Decision = Literal["approve", "deny"]
+Action = Literal["accept", "decline", "cancel"]
+Answers = Annotated[
+    dict[Annotated[str, Field(max_length=200)], Text | bool | int | float | list[Text] | None],
+    Field(max_length=50),
+]
+QuestionId = Annotated[str, Field(max_length=20, pattern=r"^[0-9]*$")]
 Remember = Literal["conversation"]
 Reason = Annotated[str, Field(max_length=500), AfterValidator(_without_nul)]
 CancelNote = Annotated[Reason, WrapValidator(_or_empty)]

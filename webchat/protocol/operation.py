@@ -1,7 +1,7 @@
-"""An operation of a client: one class for its frame, its endpoint in the API, its handler, its answer.
+"""The base class of client operations: one class defines the frame, the API endpoint, the handler and the answer.
 
-The classes are in `webchat.operations`. The parser of frames, the API, the protocol's page and the types of the chat page
-follow from them.
+The classes are in `webchat.operations`. The frame parser, the API, the protocol's documentation and the types of the
+chat page are derived from them.
 """
 
 import re
@@ -16,15 +16,15 @@ from pydantic import BaseModel, ConfigDict, create_model
 
 from webchat.protocol.fields import ClientKey, Id
 
-OPERATIONS: dict[str, type["Operation"]] = {}  # by the types of their frames
+OPERATIONS: dict[str, type["Operation"]] = {}  # keyed by frame type
 _NO_ID = UUID(int=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requester:
-    """Who asks, and from where; an id that the operation does not need is one that nothing has.
+    """The user, source and target of an operation. Ids that the operation does not need have values that match nothing.
 
-    The user of a message may be a function that finds out who it is.
+    For a message, the user may be a function that looks the user up.
     """
 
     user: Any
@@ -36,17 +36,17 @@ class Requester:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of an operation: its outcome on the wire, and the API's answer to one that was accepted."""
+    """The result of an operation: its outcome on the wire, and the API's answer if it was accepted."""
 
     outcome: str
     answer: Mapping[str, Any]
 
 
 class Operation(BaseModel):
-    """The fields of a frame, and of the body of a request: `op_id` makes a repeated operation the same one.
+    """The fields of a frame or request body. The `op_id` makes the operation idempotent.
 
-    The ids in `path` are fields of the frame; the conversation is the socket's own. The first of `answers` is the one to an
-    operation that was accepted.
+    The ids in `path` are fields of the frame, except for the conversation, which is the socket's. The first of `answers` is
+    for an accepted operation.
     """
 
     model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
@@ -54,7 +54,7 @@ class Operation(BaseModel):
     name: ClassVar[str]
     path: ClassVar[str]
     answers: ClassVar[dict[int, Any]]
-    is_cancel: ClassVar[bool] = False  # a cancel is never refused for the number of frames
+    is_cancel: ClassVar[bool] = False  # rate limits of frames never refuse a cancel
 
     op_id: ClientKey | None = None
 
@@ -78,7 +78,7 @@ class Operation(BaseModel):
 
 @cache
 def frame_of(operation: type[Operation]) -> type[Operation]:
-    """Return the frame of an operation: its fields, its type, the ids that the path has, and its own id."""
+    """Return the frame class of an operation, with its fields, its type, the ids in its path and `op_id`."""
     name: Any = Literal[operation.name]
     fields: dict[str, Any] = {"type": (name, ...), "op_id": (ClientKey, ...)}
     fields |= dict.fromkeys(operation.frame_ids(), (Id, ...))

@@ -1,36 +1,56 @@
-"""Frames that the server sends: its answers are declared here, its events in `turns`. Fields may be added, never renamed."""
+"""The frames that the server sends, and its close codes. Answers are declared here, events in `turns`.
 
-from dataclasses import MISSING, fields
-from typing import Annotated, Any, Literal, get_type_hints
+Fields may be added but never renamed.
+"""
+
+from enum import IntEnum
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 from typing_extensions import TypedDict
 
-from turns import EVENTS, TextDelta, TurnEvent, wire
-from webchat.protocol.constants import PROTOCOL_VERSION
+from turns import EVENTS, TextDelta, ThoughtDelta, TurnEvent, wire
+
+PROTOCOL_VERSION = 1
 
 Outcome = Literal["accepted", "already_finished", "not_found", "denied", "not_cancellable"]
 Seq = Annotated[int, Field(ge=0)]
 
 
+class CloseCode(IntEnum):
+    """Why a socket is closed. A client that reconnects immediately closes with `COMING_BACK`."""
+
+    RESTARTING = 1012
+    COMING_BACK = 4000
+    RESTARTING_TOO = 4012  # sent instead of 1012 by servers that cannot send 1012
+    BAD_FIRST_FRAME = 4400
+    SIGNED_OUT = 4401
+    NO_SUCH_CONVERSATION = 4404
+    TOO_MANY = 4429
+
+
 class Frame(BaseModel):
-    """What every frame of the server has: a `type`."""
+    """The base of all frames of the server, which have a `type`."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
 
 class Welcome(Frame):
-    """The answer to `hello`: what the log has, and who the server takes you for."""
+    """The answer to `hello`: the number of the log's last event, and the user that you are signed in as.
+
+    `ack_bytes`: if you announced `acks`, send an `ack` each time you have received this many more bytes.
+    """
 
     type: Literal["welcome"] = "welcome"
     protocol: int = PROTOCOL_VERSION
     server_version: str
     last_seq: Seq
     user: str
+    ack_bytes: int | None = None
 
 
 class MessageResult(Frame):
-    """One for every `message`: its turn; or, `cancelled`, the turn that it ended as a cancel word."""
+    """The answer to a `message`, with its turn or, if it was a cancel word (`cancelled`), the turn that it ended."""
 
     type: Literal["message_result"] = "message_result"
     client_id: str
@@ -39,7 +59,7 @@ class MessageResult(Frame):
 
 
 class OpResult(Frame):
-    """One for every `op_id`; the same one for a repeated `op_id`."""
+    """The answer to a frame with an `op_id`; a repeated `op_id` gets the same answer."""
 
     type: Literal["op_result"] = "op_result"
     op_id: str
@@ -47,7 +67,10 @@ class OpResult(Frame):
 
 
 class Heartbeat(Frame):
-    """Every 15 s, and as the answer to `ping`: the log's last event and the turns that are not over."""
+    """Sent every 15 s and in answer to `ping`.
+
+    It contains the number of the last event, and the ids of the turns that have not ended.
+    """
 
     type: Literal["heartbeat"] = "heartbeat"
     last_seq: Seq
@@ -55,9 +78,10 @@ class Heartbeat(Frame):
 
 
 class BusyConversation(TypedDict):
-    """Another conversation that is not at rest; `asked_in` names the conversation of each of its open questions.
+    """Another conversation that is not idle; `asked_in` names the conversation of each of its open questions.
 
-    `tools_running` counts its calls at work; `is_queued` = no turn of those that wait has begun.
+    `tools_running` is the number of its running calls; `is_queued` says whether all its unfinished turns are still
+    queued.
     """
 
     conversation_id: str
@@ -68,23 +92,25 @@ class BusyConversation(TypedDict):
 
 
 class LatestConversation(TypedDict):
-    """The conversation in which something has happened last."""
+    """The conversation with the latest activity."""
 
     conversation_id: str
     title: str
 
 
 class Overview(Frame):
-    """What goes on elsewhere, whole: soon after each `welcome`, and whenever it has changed. Until then the last one stands.
+    """All activity outside this conversation, sent soon after each `welcome` and whenever it has changed.
 
-    `conversations`: your other conversations that are not at rest. Their `standing` is `asking`, `parked`, `working` or
-    `interrupted`. `asked_in` names the conversation of each of their open questions. `tools_running` counts the calls
-    at work, `is_queued` says that no turn has begun yet. `questions`: what sub-agents ask that work for this
-    conversation; decide with `decide_tool`, the `turn_id` and the `tool_id` of the question. `latest`: the
-    `conversation_id` and `title` of your conversation in which something has happened last, this one included. If you
-    do not know it, or know another title, list your conversations again. List them again also when `edited_at` has
-    changed: it is when you last renamed, pinned or deleted one. `background`: the sub-agents that work for this
-    conversation while nothing here waits for them; `cancel_turn` with their `turn_id` ends one.
+    It is valid until the next one arrives. `conversations`: your other conversations that are not idle. Their
+    `standing` is `asking`, `parked`, `working` or `interrupted`. `asked_in` names the conversation of each of their
+    open questions. `tools_running` is the number of their running calls, and `is_queued` says whether all their
+    unfinished turns are still queued. `questions`: open questions of sub-agents that work for this conversation;
+    decide one with `decide_tool` and the `turn_id` and `tool_id` of the question. `latest`: the `conversation_id` and
+    `title` of the conversation with the latest activity, which may be this one. If your list lacks this conversation
+    or shows another title, request the list again. Also request it again when `edited_at` changes, which is the last
+    time that you renamed, pinned or deleted a conversation. `background`: the detached sub-agents of this
+    conversation, which does not wait for them; cancel one with `cancel_turn` and its `turn_id`. `forms`: open forms
+    of sub-agents' running calls; answer one with `answer_tool`.
     """
 
     type: Literal["overview"] = "overview"
@@ -93,10 +119,14 @@ class Overview(Frame):
     latest: LatestConversation | None = None
     edited_at: str | None = None
     background: list[wire.BackgroundWork] = []
+    forms: list[wire.SubAgentForm] = []
 
 
 class Problem(Frame):
-    """Your frame had no effect: why, and which frame it was where that is known."""
+    """The server did not accept your frame: the reason and, if known, the frame's id.
+
+    After `server_error` or `unavailable`, it is unknown whether the frame took effect.
+    """
 
     type: Literal["error"] = "error"
     code: str
@@ -106,10 +136,10 @@ class Problem(Frame):
 
 
 class TextHtml(Frame):
-    """Finished blocks of the streaming answer, rendered: its characters from `offset` up to `end`. Not in the log.
+    """Finished blocks of the streaming answer as HTML, for its characters from `offset` up to `end`.
 
-    It comes if `hello` had `html`. It comes after its text, each block after the one before, and again after a `resync`.
-    The `message` that follows takes the place of all of it.
+    This frame is not in the log, and is sent only if `hello` had `html`. It follows the text of its blocks, and is
+    repeated after a `resync`. Blocks arrive in order. The `message` that follows replaces all of them.
     """
 
     type: Literal["text_html"] = "text_html"
@@ -120,7 +150,7 @@ class TextHtml(Frame):
 
 
 class Event(Frame):
-    """What every event has: its number in the conversation's log, its turn, its time."""
+    """The fields of every event: its number in the conversation's log, its turn and its time."""
 
     seq: Annotated[int, Field(ge=1)]
     turn_id: str
@@ -137,22 +167,22 @@ ANSWERS: tuple[type, ...] = (
     Problem,
     TextDelta,
     TextHtml,
+    ThoughtDelta,
 )
-_ADDED: dict[str, dict[str, Any]] = {"message": {"html": (str, ...)}}  # where it is sent
+_ADDED: dict[str, dict[str, Any]] = {  # added when the event is sent
+    "message": {"html": (str, ...)},
+    "tool_approval": {"arguments": (list[wire.Argument], ...)},
+    "tool_start": {"arguments": (list[wire.Argument], ...)},
+}
 
 
 def frame_of(event: type[TurnEvent]) -> type[Event]:
-    """Return an event as it is sent: what it says, and its number, turn and time."""
-    hints = get_type_hints(event, include_extras=True)
-    said: dict[str, Any] = {
-        field.name: (hints[field.name], ... if field.default is MISSING else field.default)
-        for field in fields(event)
-    }
+    """Return the frame class of an event, with its own fields and its number, turn and time."""
     name: Any = Literal[event.type]
-    said = {"type": (name, ...), **said, **_ADDED.get(event.type, {})}
-    return create_model(event.__name__, __base__=Event, __doc__=event.__doc__, **said)
+    definitions = {"type": (name, ...), **event.field_types(), **_ADDED.get(event.type, {})}
+    return create_model(event.__name__, __base__=Event, __doc__=event.__doc__, **definitions)
 
 
 def event_frames() -> tuple[type[Event], ...]:
-    """Return the frames of all events, in the order in which they are declared."""
+    """Return the frames of all events in the order of their declaration."""
     return tuple(frame_of(event) for event in EVENTS.values())

@@ -1,4 +1,4 @@
-"""Governance for the agents of pydantic-ai (B8); needs the extra `pydantic-ai`.
+"""Governance for the agents of pydantic-ai (B8); needs the `pydantic-ai` extra.
 
 pydantic-ai still describes the tools to the model and validates the arguments.
 """

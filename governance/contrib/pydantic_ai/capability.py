@@ -19,7 +19,8 @@ from pydantic_ai.toolsets import AbstractToolset, ToolsetTool, WrapperToolset
 
 from governance import CancellationToken, Host
 from governance.contrib.execution import ExecutorSource, execute_to_end, executor_for
-from governance.contrib.pydantic_ai.tool_body import ToolBody, call_of, handed_over, shown_part
+from governance.contrib.pydantic_ai.tool_body import ToolBody, call_of, shown_part, value_or_raise
+from governance.sanitize import clean_arguments
 
 
 def conversation_of(ctx: RunContext[Any]) -> str:
@@ -34,7 +35,7 @@ class Governance(AbstractCapability[Any]):
     A call that times out, is cancelled, is refused or raises returns text to the model, and the run continues. A
     cancelled `token` cancels the run too (`RunCancelled`). `host` gives each call its observer; `scope` is the id of
     one conversation. A tool declares limits in its metadata under "governance", with the keywords of `make_tool`.
-    `governance.tool` on the same function, under the same name, does it too.
+    Alternatively, decorate the same function with `governance.tool`, under the same name.
     """
 
     executor: ExecutorSource = None
@@ -45,17 +46,17 @@ class Governance(AbstractCapability[Any]):
 
     @classmethod
     def get_serialization_name(cls) -> str | None:
-        """Stay out of agent specs: an executor cannot be written down."""
+        """Return None to stay out of agent specs, because an executor cannot be serialised."""
         return None
 
     def get_wrapper_toolset(self, toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
-        """Govern at the leaves, so that time spent on approvals, filters and hooks is not the tool's."""
+        """Govern the innermost toolsets, so that a tool's time excludes approvals, filters and hooks."""
         return toolset.visit_and_replace(lambda leaf: GovernedToolset(leaf, governance=self))
 
     async def wrap_run(
         self, ctx: RunContext[Any], *, handler: WrapRunHandler
     ) -> AgentRunResult[Any]:
-        """Cancel the run with the token."""
+        """Run the agent, and cancel the run if the token is cancelled."""
         if self.token is None:
             return await handler()
         forget = self.token.on_cancel(lambda _: ctx.cancel())
@@ -72,14 +73,20 @@ class Governance(AbstractCapability[Any]):
         tool_def: ToolDefinition,
         args: RawToolArgs,
     ) -> RawToolArgs:
-        """Accept `_meta.timeout_ms` beside the arguments of any tool (A3)."""
-        if "_meta" not in args or "_meta" in tool_def.parameters_json_schema.get("properties", {}):
+        """Clean the arguments, so that the tool gets the stored arguments; also accept `_meta.timeout_ms` (A3)."""
+        has_meta = "_meta" in args and "_meta" not in tool_def.parameters_json_schema.get(
+            "properties", {}
+        )
+        if not has_meta and isinstance(args, str) and "\\u0000" not in args:
             return args
-        given = replace(call, args=args).args_as_dict()
-        rest = {name: value for name, value in given.items() if name != "_meta"}
-        if len(rest) == len(given):
+        raw_args = replace(call, args=args).args_as_dict()
+        clean, problem = clean_arguments(raw_args)
+        checked_args = raw_args if problem else clean  # with a problem, the call itself is refused
+        if has_meta:
+            checked_args = {name: value for name, value in checked_args.items() if name != "_meta"}
+        if checked_args == raw_args:
             return args
-        return json.dumps(rest) if isinstance(args, str) else rest
+        return json.dumps(checked_args) if isinstance(args, str) else checked_args
 
     async def wrap_tool_execute(
         self,
@@ -90,7 +97,7 @@ class Governance(AbstractCapability[Any]):
         args: ValidatedToolArgs,
         handler: WrapToolExecuteHandler,
     ) -> Any:
-        """Pass the call as the model wrote it to the toolset: its full name and its hint."""
+        """Pass the full name and the hint of the call to the toolset, as the model wrote them."""
         token = shown_part.set(call)
         try:
             return await handler(args)
@@ -106,13 +113,13 @@ class GovernedToolset(WrapperToolset[Any]):
 
     @property
     def id(self) -> str | None:
-        """The wrapped toolset's."""
+        """The id of the wrapped toolset."""
         return self.wrapped.id
 
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> Any:
-        """Run the call. Return the body's value, or raise what tells the model what happened."""
+        """Run the call. Return the body's value, or raise an exception that explains to the model what happened."""
         if isinstance(self.wrapped, GovernedToolset):
             return await self.wrapped.call_tool(name, tool_args, ctx, tool)
         executor = await executor_for(self.governance.executor)
@@ -124,4 +131,4 @@ class GovernedToolset(WrapperToolset[Any]):
             tool=body.as_tool(call.tool_name, registry=executor.registry),
         )
         host = self.governance.host(ctx) if self.governance.host else None
-        return handed_over(await execute_to_end(executor, live, host=host))
+        return value_or_raise(await execute_to_end(executor, live, host=host))

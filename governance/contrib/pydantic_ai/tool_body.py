@@ -1,4 +1,4 @@
-"""The bodies of an agent's calls: what runs for each, and what pydantic-ai is handed at its end."""
+"""The bodies of an agent's calls, and the values that pydantic-ai receives for their outcomes."""
 
 import asyncio
 import inspect
@@ -28,7 +28,7 @@ from governance import (
 )
 from governance.contrib.execution import with_body
 
-# What pydantic-ai itself makes something of: a retry, a deferral, the end of the run.
+# Exceptions that pydantic-ai itself handles: a retry, a deferral, the end of the run.
 _OWN_EXCEPTIONS = (
     exceptions.AgentRunError,
     exceptions.ApprovalRequired,
@@ -45,7 +45,7 @@ shown_part: ContextVar[ToolCallPart | None] = ContextVar(
 
 
 class ToolBody:
-    """What one call runs: a function of pydantic-ai's own toolset where it runs best, all else as its toolset does."""
+    """The body of one call. Functions of a `FunctionToolset` are called directly, other tools through their toolset."""
 
     def __init__(
         self,
@@ -62,15 +62,15 @@ class ToolBody:
         self._schema: Any = None
         self._run: Callable[..., Any] = self._call_toolset
         if type(toolset).call_tool is FunctionToolset.call_tool:
-            assert isinstance(toolset, FunctionToolset)  # noqa: S101 - whose method it is
-            assert isinstance(tool, FunctionToolsetTool)  # noqa: S101 - made by it
+            assert isinstance(toolset, FunctionToolset)  # noqa: S101 - the method belongs to it
+            assert isinstance(tool, FunctionToolsetTool)  # noqa: S101 - the toolset creates it
             self._schema = toolset.tools[tool.original_name or name].function_schema
             self._run = self._call_function if tool.is_async else self._call_in_thread
             self._timeout = toolset.timeout if self._timeout is None else self._timeout
         self._loop = asyncio.get_running_loop()
 
     def as_tool(self, name: str, *, registry: ToolRegistry) -> Tool:
-        """Return the call's tool: its declarations, with this body."""
+        """Return the tool for this call: the declarations of the registered tool, with this body."""
         tool = self._declared(name, registry=registry)
         if tool.timeout is None and self._timeout is not None:
             tool = replace(tool, timeout=self._timeout)
@@ -84,12 +84,12 @@ class ToolBody:
 
     def _declared(self, name: str, *, registry: ToolRegistry) -> Tool:
         function = self._schema.function if self._schema else self._call_toolset
-        for known in (name, self._name):
-            if known in registry and registry.get(known).function is function:
-                return registry.get(known)
+        for candidate in (name, self._name):
+            if candidate in registry and registry.get(candidate).function is function:
+                return registry.get(candidate)
         limits = (self._tool.tool_def.metadata or {}).get("governance", {})
         if self._run is self._call_function and not inspect.iscoroutinefunction(function):
-            function = self._call_function  # an object that is called as a coroutine function
+            function = self._call_function  # an object whose `__call__` is a coroutine function
         return make_tool(function, name=name, raw_schema={}, **limits)
 
     async def _call_toolset(self, _: ToolContext) -> Any:
@@ -97,22 +97,24 @@ class ToolBody:
             return await self._toolset.call_tool(self._name, self._arguments, self._ctx, self._tool)
 
     async def _call_function(self, _: ToolContext) -> Any:
-        """Call it without its toolset, whose own timeout would come in between."""
+        """Call the function without its toolset, which would apply its own timeout."""
         with _passing_on():
             return await self._schema.call(self._arguments, self._ctx)
 
     def _call_in_thread(self, _: ToolContext) -> Any:
-        """Call it in this thread, which is the call's own and not one of a pool (T7)."""
-        named = dict(self._arguments)
-        given = [self._ctx] if self._schema.takes_ctx else []
-        given += [named.pop(name) for name in self._schema.positional_fields]
-        given += named.pop(self._schema.var_positional_field, ())
+        """Call the function in this thread, which belongs to the call and to no pool (T7)."""
+        keywords = dict(self._arguments)
+        positional = [self._ctx] if self._schema.takes_ctx else []
+        positional += [keywords.pop(name) for name in self._schema.positional_fields]
+        positional += keywords.pop(self._schema.var_positional_field, ())
         with _passing_on():
-            value = self._schema.function(*given, **named)
+            value = self._schema.function(*positional, **keywords)
             return self._await_on_loop(value) if inspect.isawaitable(value) else value
 
     def _await_on_loop(self, value: Any) -> Any:
-        """Let the loop of the call await it. If that has ended meanwhile, it is closed: nobody awaits it any more."""
+        """Await the value on the call's loop. If the loop has ended, close the coroutine, which would never be
+        awaited.
+        """
         waiting = _awaited(value)
         try:
             return asyncio.run_coroutine_threadsafe(waiting, self._loop).result()
@@ -122,17 +124,17 @@ class ToolBody:
 
 
 def call_of(name: str, tool_args: dict[str, Any], ctx: RunContext[Any], *, scope: str) -> ToolCall:
-    """Return the call for the record; a call that runs after its approval has an id of its own."""
+    """Return the `ToolCall` for a call of the agent. A call that runs after its approval gets a separate id."""
     call_id = ctx.tool_call_id or uuid4().hex
     part = shown_part.get()
     meta = None
     if part is not None and part.tool_call_id == call_id:
         name, meta = part.tool_name, part.args_as_dict().get("_meta")
-    given = pydantic_core.to_jsonable_python(tool_args, fallback=str, bytes_mode="base64")
+    json_args = pydantic_core.to_jsonable_python(tool_args, fallback=str, bytes_mode="base64")
     return ToolCall(
         id=f"{call_id}-approved" if ctx.tool_call_approved else call_id,
         tool_name=name,
-        input=given if meta is None else {**given, "_meta": meta},
+        input=json_args if meta is None else {**json_args, "_meta": meta},
         scope=scope,
     )
 
@@ -146,7 +148,7 @@ def _passing_on() -> Iterator[None]:
         raise ToolFailed(getattr(error, "message", "") or type(error).__name__) from error
 
 
-def handed_over(outcome: ToolOutcome) -> Any:
+def value_or_raise(outcome: ToolOutcome) -> Any:
     if outcome.status is CallStatus.SUCCEEDED:
         return outcome.result if isinstance(outcome.value, str) else outcome.value
     cause = outcome.error.__cause__ if isinstance(outcome.error, ToolFailed) else None
@@ -156,7 +158,7 @@ def handed_over(outcome: ToolOutcome) -> Any:
 
 
 def _render(value: Any) -> str:
-    """The text that the model reads of a value, which pydantic-ai makes."""
+    """Return the value as the text that pydantic-ai sends to the model."""
     content = value.return_value if isinstance(value, ToolReturn) else value
     return ToolReturnPart(tool_name="", content=content, tool_call_id="").model_response_str()
 

@@ -1,8 +1,8 @@
-"""The wire between a worker process and its invoker: JSON objects, each behind its length.
-
-JSON and not pickle, because what comes back is a tool's output and may be hostile.
+"""The wire between a worker process and its invoker: JSON objects, each prefixed with its length. They are JSON rather
+than pickle, because a tool's output may be hostile.
 """
 
+import asyncio
 import json
 import socket
 import struct
@@ -13,7 +13,7 @@ Frame = dict[str, Any]
 TAG_NAME = "TURNKEEPER_WORKER"  # in the environment of a worker and of its children
 HEADER = struct.Struct("!I")
 DEFAULT_RESULT_LIMIT = 4_000_000
-ENVELOPE = 500_000  # room for what surrounds a result, and for a traceback or a piece of output
+ENVELOPE = 500_000  # room for the frame around a result, and for a traceback or a piece of output
 
 
 def _refuse_constant(name: str) -> None:
@@ -24,11 +24,11 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 class FrameError(Exception):
-    """What was read is not a frame."""
+    """The received bytes are not a frame."""
 
 
 class FrameTooLarge(Exception):
-    """What was to be sent is over the limit."""
+    """The frame to send exceeds the limit."""
 
     def __init__(self, size: int, limit: int) -> None:
         super().__init__(f"{size} bytes, limit {limit}")
@@ -37,16 +37,16 @@ class FrameTooLarge(Exception):
 
 
 def to_json(value: Any) -> bytes:
-    """Return `value` as strict JSON. Raise `TypeError` or `ValueError` where it is none (NaN included)."""
+    """Return `value` as strict JSON. Raise `TypeError` or `ValueError` if it has no JSON form (including NaN)."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
-    return text.encode(errors="replace")  # half a surrogate pair is no text
+    return text.encode(errors="replace")  # a lone surrogate cannot be encoded
 
 
 def pack(frame: Frame, *, limit: int) -> bytes:
-    """Return the bytes of a frame. Raise `FrameTooLarge`, or as `to_json` does."""
+    """Return the bytes of a frame. Raise `FrameTooLarge`, or the errors of `to_json`."""
     body = to_json(frame)
     if len(body) > limit:
         raise FrameTooLarge(len(body), limit)
@@ -54,7 +54,7 @@ def pack(frame: Frame, *, limit: int) -> bytes:
 
 
 def body_size(header: bytes, *, limit: int) -> int:
-    """Return how many bytes follow the header. Raise `FrameError` if that is over the limit."""
+    """Return the length of the body. Raise `FrameError` if it exceeds the limit."""
     size: int = HEADER.unpack(header)[0]
     if size > limit:
         raise FrameError(f"a frame of {size} bytes")
@@ -71,8 +71,14 @@ def unpack(body: bytes) -> Frame:
     return frame
 
 
+async def receive(reader: asyncio.StreamReader, *, limit: int) -> Frame:
+    """Read the next frame in the server. Raise `FrameError`, or `IncompleteReadError` at the end of the stream."""
+    size = body_size(await reader.readexactly(HEADER.size), limit=limit)
+    return unpack(await reader.readexactly(size))
+
+
 def receive_blocking(connection: socket.socket) -> Frame | None:
-    """Read the next frame in a worker; None at the end of the stream."""
+    """Read the next frame in a worker. Return None at the end of the stream."""
     header = _read(connection, HEADER.size)
     body = header and _read(connection, HEADER.unpack(header)[0])
     return unpack(body) if body else None

@@ -1,49 +1,58 @@
-"""Runs plain Python tools in worker processes, where any call can be ended (T8, C4).
+"""Runs plain Python tools, each call in a separate process that can be ended at any time (T8, C4).
 
-docs/decisions/worker-processes.md says why this is not a library's pool.
+`ProcessInvoker` belongs to the executor. In the server, `ForkServer` represents the process that
+forks, and `WorkerConnection` the worker of one call. docs/decisions/worker-processes.md explains why this is not a
+library's pool.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+import base64
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+from asyncio import StreamReader, StreamWriter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from typing import Any
 
 import pydantic_core
 
 from governance.core.calls import Progress
 from governance.core.cancellation import CancellationToken
-from governance.core.images import Show, show_nowhere
+from governance.core.exceptions import MayStillRun
+from governance.core.images import Show
 from governance.core.invokers import frames
-from governance.core.invokers.restart_budget import RestartBudget
-from governance.core.invokers.worker_connection import WorkerConnection, WorkerSettings
 from governance.core.invokers.worker_errors import (
-    CallRefused,
     InputRefused,
-    RemoteToolError,
     WorkerDied,
-    WorkerPoolBroken,
-    WorkerPoolClosed,
+    WorkerNotStarted,
     value_of,
 )
-from governance.core.invokers.worker_pool import WorkerPool
-from governance.core.tools import Tool, ToolContext
+from governance.core.process_groups import terminate_group, wait_for_exit
+from governance.core.tools import StillMine, Tool, ToolContext, always_mine
 
-__all__ = [
-    "CallRefused",
-    "InputRefused",
-    "ProcessInvoker",
-    "RemoteToolError",
-    "WorkerDied",
-    "WorkerPoolBroken",
-    "WorkerPoolClosed",
-]
+logger = logging.getLogger(__name__)
+
+_PROOF_TIMEOUT = 1.0  # seconds to wait for killed processes when the server shuts down
+_PIECE = 1 << 16
+_BUSY_PAUSE = 0.01
+_STATUS_WAIT = 0.5
+_COMMAND = ("-P", "-m", "governance.core.invokers.fork_server")
+_NOT_STARTED = "The tool's process could not be started."
+SHUTTING_DOWN = "The server is shutting down; the tool was not started."
 
 
 class ProcessInvoker:
-    """A pool of worker processes. Each has one call at a time, and `spare` of them are warm for the next call.
+    """Forks a worker process for each call from a process that `initializer` ("module:function") has set up.
 
-    Belongs to one event loop. Nothing starts before the first `invoke` or `warm`. A cancelled call ends its worker
-    and everything that the worker started; the next call finds a spare.
+    `users` names, in the same form, the function that returns the `Users` object for the calls in each worker. An
+    invoker belongs to one event loop and starts no process before the first call. `max_workers` is its `capacity`, so
+    the executor's queue prevents more calls from starting. A worker and all its descendants end with its call.
     """
 
     def __init__(
@@ -51,159 +60,465 @@ class ProcessInvoker:
         *,
         max_workers: int,
         kill_grace: float,
-        spare: int = 1,
         initializer: str | None = None,
-        max_calls_per_worker: int = 100,
-        max_worker_bytes: int = 200_000_000,
+        users: str | None = None,
+        initializer_arguments: Sequence[Any] = (),
         result_limit: int = frames.DEFAULT_RESULT_LIMIT,
         start_timeout: float = 30.0,
         environment: Mapping[str, str] | None = None,
-        budget: RestartBudget | None = None,
     ) -> None:
-        settings = WorkerSettings(
+        self._settings = WorkerSettings(
             kill_grace=kill_grace,
             start_timeout=start_timeout,
-            max_calls=max_calls_per_worker,
-            max_bytes=max_worker_bytes,
             result_limit=result_limit,
             initializer=initializer,
+            users=users,
+            initializer_arguments=initializer_arguments,
             environment=environment,
         )
-        self._result_limit = result_limit
         self.capacity = max_workers
-        self._slots = asyncio.Semaphore(max_workers)
-        self._pool = WorkerPool(
-            settings, max_workers=max_workers, spare=spare, budget=budget or RestartBudget()
-        )
+        self._fork_server = ForkServer(self._settings)
+        self._workers: set[WorkerConnection] = set()
+        self._is_closed = False
 
     @property
     def live(self) -> int:
-        """Workers that are idle, in a call or about to be ready."""
-        return self._pool.live
+        """The number of workers that are starting, are running a call, or have not been shown to have ended."""
+        return len(self._workers)
 
-    @property
-    def idle(self) -> int:
-        return self._pool.idle
-
-    @property
-    def busy(self) -> int:
-        return self._pool.busy
-
-    @property
-    def ending(self) -> int:
-        """Workers that are being ended and are not proven gone yet."""
-        return self._pool.ending
-
-    @property
-    def survivors(self) -> tuple[int, ...]:
-        """Process ids of workers whose group was still there after SIGKILL (B4)."""
-        return self._pool.survivors
-
-    async def invoke(self, tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> Any:
-        """Run the tool's function in a worker; see `invoke_function`.
-
-        In the worker the tool gets a context of the same class, without `time_left`. Its token knows that it was
-        cancelled, not why.
-        """
-        return await self.invoke_function(
-            f"{tool.function.__module__}:{tool.function.__qualname__}",
-            arguments,
-            call_id=context.call_id,
-            on_progress=context.report,
-            token=context.token,
-            on_return=context.returned,
-            show=context.show,
-            facts={
-                "tool_name": context.tool_name,
-                "scope": context.scope,
-                "workspace": context.workspace,
-                "metadata": dict(context.metadata),
-            },
-        )
-
-    async def invoke_function(
-        self,
-        function: str,
-        arguments: Mapping[str, Any],
-        *,
-        call_id: str,
-        on_progress: Callable[[Progress], None],
-        token: CancellationToken | None = None,
-        on_return: Callable[[float], None] = lambda _: None,
-        show: Show = show_nowhere,
-        facts: Mapping[str, Any] | None = None,
-    ) -> Any:
-        """Run "module:qualname" with `arguments` in a worker and return its result.
-
-        `facts` go into the tool's context: `tool_name`, `scope`, `workspace`, `metadata`. `on_return` gets the
-        `time.monotonic()` at which it returned in the worker, `show` each image that it shows. Cancelling the
-        surrounding task sends SIGTERM to the worker's group and SIGKILL after `kill_grace`. `CancelledError` follows
-        when the group is gone.
+    async def prepare(self, token: CancellationToken) -> "StartedWorker | None":
+        """Start the worker of one call, before its clock runs (T5). Return None if `token` was cancelled first.
 
         Raises:
-            RemoteToolError, ToolFailed: the tool raised; the second one with a sentence for the model.
-            CallRefused: function, arguments or result cannot cross.
-            WorkerDied, WorkerPoolBroken: the worker ended during the call, or the function's workers died too often.
-            WorkerPoolClosed, Cancelled: `aclose` was called, or `token` was cancelled before the call began.
+            WorkerNotStarted: no worker could be started, or `aclose` was called.
         """
-        request = self._request(function, arguments, call_id=call_id, facts=facts)
-        async with self._worker(function) as worker:
-            if token is not None:
-                token.raise_if_cancelled()
+        if self._is_closed:
+            raise WorkerNotStarted(SHUTTING_DOWN)
+        if token.is_cancelled:
+            return None
+        worker = WorkerConnection(self._settings, self._fork_server, on_gone=self._workers.discard)
+        self._workers.add(worker)
+        starting = asyncio.create_task(worker.start(), name="start a worker")
+        try:
+            with token.watched() as cancelled:
+                either: set[asyncio.Future[Any]] = {starting, cancelled}
+                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if starting.done():
+                starting.result()
+                if not token.is_cancelled:
+                    return StartedWorker(worker, result_limit=self._settings.result_limit)
+        except BaseException:
+            await _give_up(starting, worker)
+            raise
+        await _give_up(starting, worker)
+        return None
+
+    async def aclose(self) -> None:
+        """End every worker with all its descendants. Return when all have ended, but at the latest one second after the
+        grace period.
+        """
+        self._is_closed = True
+        ends = [asyncio.create_task(worker.ended()) for worker in self._workers]
+        for worker in tuple(self._workers):
+            worker.end()
+        await self._fork_server.close()
+        if ends:
+            await asyncio.wait(ends, timeout=self._settings.kill_grace + _PROOF_TIMEOUT)
+
+
+class StartedWorker:
+    """A worker that waits for its one call or for `release`."""
+
+    def __init__(self, worker: "WorkerConnection", *, result_limit: int) -> None:
+        self._worker = worker
+        self._result_limit = result_limit
+        self._is_used = False
+
+    def release(self) -> None:
+        """End the worker, unless it has received its call."""
+        if not self._is_used:
+            self._worker.end()
+
+    async def invoke(self, tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> Any:
+        """Run the tool's function and return its result with its text.
+
+        In the worker, the function gets a context of the same class, but without `time_left`. Its token does not know
+        the real reason for a cancel.
+        """
+        value = await self.call(
+            {
+                "call": context.call_id,
+                "function": f"{tool.function.__module__}:{tool.function.__qualname__}",
+                "arguments": arguments,
+                "limit": context.writer.limit,
+                "context": {
+                    "tool_name": context.tool_name,
+                    "scope": context.scope,
+                    "workspace": context.workspace,
+                    "metadata": dict(context.metadata),
+                    "user_id": context.user_id,
+                    "agent": context.agent,
+                    "depth": context.depth,
+                },
+            },
+            on_progress=context.report,
+            on_return=context.returned,
+            show=context.show,
+            still_mine=context.still_mine,
+        )
+        if context.writer.writes_quickly(value):
+            return context.writer.write(value)
+        return await asyncio.to_thread(context.writer.write, value)
+
+    async def call(
+        self,
+        call: Mapping[str, Any],
+        *,
+        on_progress: Callable[[Progress], None],
+        on_return: Callable[[float], None],
+        show: Show,
+        still_mine: StillMine = always_mine,
+    ) -> Any:
+        """Run the "function" ("module:qualname") of `call` with its "arguments", and return the result.
+
+        A lazy result is collected in the worker, up to "limit" characters. "context" contains the facts for the tool's
+        context: `tool_name`, `scope`, `workspace`, `metadata`, `user_id`, `agent`, `depth`. `on_return` receives the
+        `time.monotonic()` at which the function returned, `show` each image that the function shows. `still_mine`
+        returns whether this process still owns the call. Cancelling the surrounding task sends SIGTERM to the worker's
+        group, and after the grace period SIGKILL to all its descendants. `CancelledError` is raised when all have
+        ended, or immediately at a second cancel.
+
+        Raises:
+            RemoteToolError, ToolFailed: the tool raised; `ToolFailed` contains a sentence for the model.
+            CallRefused: function, arguments or result cannot be transferred.
+            WorkerDied: the worker ended during the call.
+            MayStillRun: the call was cancelled, and the end of the worker's descendants could not be observed.
+        """
+        self._is_used = True
+        worker = self._worker
+        try:
             answer = await worker.call(
-                request,
-                call_id=call_id,
+                _packed(call, limit=self._result_limit),
                 on_progress=on_progress,
                 on_return=on_return,
                 show=show,
+                still_mine=still_mine,
             )
+        except asyncio.CancelledError:
+            worker.end()
+            if not await worker.ended():
+                raise MayStillRun("The end of its processes could not be seen.") from None
+            raise
+        except BaseException:
+            worker.end()
+            raise
         return value_of(answer)
 
-    async def warm(self) -> None:
-        """Start the spare workers now instead of at the first call."""
-        await self._pool.warm()
 
-    async def aclose(self) -> None:
-        """End every worker and its children. Return when all are gone, within the grace and a second."""
-        await self._pool.aclose()
+async def _give_up(starting: "asyncio.Task[None]", worker: "WorkerConnection") -> None:
+    starting.cancel()
+    await asyncio.wait({starting})
+    worker.end()
 
-    @asynccontextmanager
-    async def _worker(self, function: str) -> AsyncIterator[WorkerConnection]:
-        """Lend a worker for one call. It is ended if the call is cancelled."""
-        worker: WorkerConnection | None = None
+
+def _packed(call: Mapping[str, Any], *, limit: int) -> bytes:
+    try:
+        return frames.pack(pydantic_core.to_jsonable_python(call), limit=limit)
+    except frames.FrameTooLarge as error:
+        raise InputRefused("too_large", f"input: {error}") from None
+    except (TypeError, ValueError) as error:
+        raise InputRefused("not_json", f"input: {error}") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSettings:
+    """How workers are started and ended; times in seconds, sizes in bytes."""
+
+    kill_grace: float
+    start_timeout: float
+    result_limit: int
+    initializer: str | None
+    users: str | None
+    initializer_arguments: Sequence[Any]
+    environment: Mapping[str, str] | None
+
+
+class ForkServer:
+    """The process that forks the workers of one event loop; started at the first request.
+
+    It may be used only in the loop's thread, because the kernel ends a process with the thread that started it.
+    """
+
+    def __init__(self, settings: WorkerSettings) -> None:
+        self._settings = settings
+        self._process: subprocess.Popen[bytes] | None = None
+        self._requests: socket.socket | None = None
+
+    @property
+    def status(self) -> int | None:
+        """The exit status of the process, or None while it runs."""
+        return self._process.poll() if self._process else None
+
+    async def fork(self, connection: socket.socket, control: socket.socket) -> None:
+        """Request a worker with these two ends of its sockets. Raise `OSError` if the system refuses."""
+        while True:
+            if self.status is not None:
+                await self.close()
+            if self._requests is None:
+                self._requests = self._start()
+            try:
+                socket.send_fds(self._requests, [b"+"], [connection.fileno(), control.fileno()])
+            except BlockingIOError:  # the pipe is full: too many workers are being started
+                await asyncio.sleep(_BUSY_PAUSE)
+            except BrokenPipeError:  # the process is ending
+                await self.close()
+            else:
+                return
+
+    async def close(self) -> None:
+        """End the process. Running workers continue."""
+        process, requests = self._process, self._requests
+        self._process = self._requests = None
+        if process is not None and requests is not None:
+            requests.close()
+            process.kill()
+            await wait_for_exit(process)
+
+    def _start(self) -> socket.socket:
+        settings = self._settings
+        environment = dict(os.environ if settings.environment is None else settings.environment)
+        search_path = os.pathsep.join(path or os.getcwd() for path in sys.path)
+        own_socket, peer_socket = socket.socketpair()
+        own_socket.settimeout(0)
+        callbacks = {
+            "command": [sys.executable, *_COMMAND],
+            "initializer": settings.initializer,
+            "initializer_arguments": list(settings.initializer_arguments),
+            "is_plain": False,
+            "kill_grace": settings.kill_grace,
+            "parent": os.getpid(),
+            "pythonpath": environment.get("PYTHONPATH"),
+            "requests": peer_socket.fileno(),
+            "result_limit": settings.result_limit,
+            "users": settings.users,
+        }
         try:
-            async with self._slots:
-                worker = await self._pool.acquire(function)
-                yield worker
-        except WorkerDied as death:
-            if worker is not None:
-                self._pool.record_death(worker, death, function=function)
-            raise
-        except asyncio.CancelledError:
-            if worker is not None:
-                await asyncio.wait({self._pool.terminate(worker)})
+            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and our own module
+                [sys.executable, *_COMMAND],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                env={
+                    **environment,
+                    "PYTHONPATH": search_path,
+                    "TURNKEEPER_FORK_SERVER": json.dumps(callbacks),
+                },
+                pass_fds=(peer_socket.fileno(),),
+                start_new_session=True,
+            )
+        except OSError:
+            own_socket.close()
             raise
         finally:
-            if worker is not None:
-                self._pool.release(worker)
+            peer_socket.close()
+        return own_socket
 
-    def _request(
+
+class WorkerConnection:
+    """The worker of one call, from its start to the proven end of the worker and its descendants."""
+
+    def __init__(
         self,
-        function: str,
-        arguments: Mapping[str, Any],
+        settings: WorkerSettings,
+        fork_server: ForkServer,
         *,
-        call_id: str,
-        facts: Mapping[str, Any] | None,
-    ) -> bytes:
+        on_gone: "Callable[[WorkerConnection], None]",
+    ) -> None:
+        self._settings = settings
+        self._fork_server = fork_server
+        self._on_gone = on_gone
+        self._limit = settings.result_limit + frames.ENVELOPE
+        self._reader: StreamReader
+        self._writer: StreamWriter
+        self._control: StreamWriter
+        self._pid = 0
+        self._tag = ""
+        self._is_dismissed = False
+        self._is_cut = False
+        self._status: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._watching: asyncio.Task[bool] | None = None
+        self._discarding: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Wait until the worker is ready. Raise `WorkerNotStarted` if it fails."""
         try:
-            frame = {
-                "call": call_id,
-                "function": function,
-                "arguments": pydantic_core.to_jsonable_python(dict(arguments)),
-                "context": pydantic_core.to_jsonable_python(dict(facts or {})),
-            }
-            return frames.pack(frame, limit=self._result_limit)
-        except frames.FrameTooLarge as error:
-            raise InputRefused("too_large", f"input: {error}") from None
-        except (TypeError, ValueError) as error:
-            raise InputRefused("not_json", f"input: {error}") from error
+            async with asyncio.timeout(self._settings.start_timeout):
+                await self._connect()
+                hello = await self._receive()
+        except TimeoutError:
+            detail = f"it was not ready within {self._settings.start_timeout:g} s"
+        except OSError as error:
+            detail = str(error)
+        except WorkerDied as death:
+            detail = death.description
+            if (status := self._fork_server.status) is not None:
+                detail = f"the process that forks workers {_description(status)}"
+        else:
+            if hello.get("kind") == "ready":
+                return
+            detail = f"{hello.get('type_name')}: {hello.get('message')}"
+        logger.error("A worker process could not be started", extra={"detail": detail})
+        raise WorkerNotStarted(_NOT_STARTED, detail=detail)
+
+    async def call(
+        self,
+        request: bytes,
+        *,
+        on_progress: Callable[[Progress], None],
+        on_return: Callable[[float], None],
+        show: Show,
+        still_mine: StillMine,
+    ) -> frames.Frame:
+        """Send the call and return its answer. Until then, pass on its progress, images, ownership questions and time
+        of return. Raise `WorkerDied` if the worker ends or breaks the protocol first.
+        """
+        if self._is_dismissed:
+            raise WorkerNotStarted(SHUTTING_DOWN)
+        self._writer.write(request)
+        try:
+            while True:
+                frame = await self._receive()
+                if frame.get("kind") == "progress":
+                    on_progress(_progress(frame))
+                    # Reading buffered data never suspends, so a flood would block the loop.
+                    await asyncio.sleep(0)
+                elif frame.get("kind") == "image":
+                    await self._show(frame, show)
+                elif frame.get("kind") == "owner":
+                    self._answer({"is_mine": await still_mine()})
+                elif frame.get("kind") == "returned":
+                    if (moment := _number(frame.get("at"))) is not None:
+                        on_return(moment)
+                else:
+                    return frame
+        finally:
+            self._say_no_more()
+            self._discarding = asyncio.create_task(self._discard())
+
+    def end(self) -> None:
+        """End the worker and all its descendants, after a grace period."""
+        if self._watching is None:
+            self._on_gone(self)
+        elif not self._watching.done():
+            self._say_no_more()
+            if not self._is_cut:
+                self._control.write(b"-")
+
+    async def ended(self) -> bool:
+        """Wait until the worker and its descendants have ended. Return False if that could not be observed. If the
+        wait is cancelled, they are ended without a grace period.
+        """
+        if self._watching is None:
+            return True
+        try:
+            return await asyncio.shield(self._watching)
+        except asyncio.CancelledError:
+            if not self._watching.done():
+                self._is_cut = True
+                self._control.write_eof()
+            raise
+
+    def _say_no_more(self) -> None:
+        """Close the sending side, so that a worker that waits for a call or a reply learns that none will come."""
+        self._is_dismissed = True
+        if not self._writer.is_closing():
+            with suppress(OSError):  # the worker has just ended
+                self._writer.write_eof()
+
+    async def _connect(self) -> None:
+        own_socket, peer_socket = socket.socketpair()
+        control, keepers = socket.socketpair()
+        with peer_socket, keepers, ExitStack() as undo:
+            undo.callback(own_socket.close)
+            undo.callback(control.close)
+            self._reader, self._writer = await asyncio.open_connection(sock=own_socket)
+            undo.callback(self._writer.transport.abort)
+            reader, self._control = await asyncio.open_connection(sock=control)
+            undo.pop_all()
+            self._watching = asyncio.create_task(self._watch(reader), name="watch a worker")
+            await self._fork_server.fork(peer_socket, keepers)
+
+    async def _watch(self, reader: StreamReader) -> bool:
+        """Read the keeper's reports. Return whether it saw the end of all processes."""
+        is_proven = False
+        with suppress(asyncio.IncompleteReadError, OSError, frames.FrameError):
+            while not is_proven:
+                match await frames.receive(reader, limit=frames.ENVELOPE):
+                    case {"pid": int(pid), "tag": str(tag)}:
+                        self._pid, self._tag = pid, tag
+                    case {"status": int(status)}:
+                        self._status.set_result(status)
+                        self._writer.transport.abort()  # children of the worker may keep the other end open
+                    case {"gone": True}:
+                        is_proven = True
+        self._control.transport.abort()
+        if not is_proven and self._pid:  # the tool killed the keeper
+            await terminate_group(self._pid, grace=0, sweep_tag=f"{frames.TAG_NAME}={self._tag}")
+        self._writer.transport.abort()
+        self._on_gone(self)
+        return is_proven or not self._pid
+
+    async def _show(self, frame: frames.Frame, show: Show) -> None:
+        self._answer({"line": await show(_content(frame), str(frame.get("name")))})
+
+    def _answer(self, answer: frames.Frame) -> None:
+        if not self._is_dismissed:
+            self._writer.write(frames.pack(answer, limit=self._limit))
+
+    async def _discard(self) -> None:
+        """Read and drop the worker's remaining output, so that it does not block on a full socket."""
+        with suppress(OSError):
+            while await self._reader.read(_PIECE):
+                pass
+
+    async def _receive(self) -> frames.Frame:
+        try:
+            return await frames.receive(self._reader, limit=self._limit)
+        except frames.FrameError as error:
+            raise WorkerDied(f"sent {error}") from None
+        except (asyncio.IncompleteReadError, OSError):
+            await asyncio.wait({self._status}, timeout=_STATUS_WAIT)
+            if self._status.done():
+                raise WorkerDied(_description(self._status.result())) from None
+            raise WorkerDied("closed its connection") from None
+
+
+def _description(status: int) -> str:
+    if status >= 0:
+        return f"exited with status {status}"
+    try:
+        return f"was ended by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"was ended by signal {-status}"
+
+
+def _progress(frame: frames.Frame) -> Progress:
+    """Parse an untrusted progress report."""
+    message, output = frame.get("message"), frame.get("output")
+    return Progress(
+        message=message if isinstance(message, str) else "",
+        progress=_number(frame.get("progress")),
+        total=_number(frame.get("total")),
+        output=output if isinstance(output, str) else "",
+    )
+
+
+def _content(frame: frames.Frame) -> bytes:
+    """Decode the bytes of an image; empty if the frame is invalid."""
+    try:
+        return base64.b64decode(str(frame.get("content")), validate=True)
+    except ValueError:
+        return b""
+
+
+def _number(value: Any) -> float | None:
+    return value if isinstance(value, float) else None

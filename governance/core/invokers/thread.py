@@ -1,38 +1,59 @@
-"""Runs plain tools, each in a thread of its own (T7).
+"""Runs plain tools, each in a separate thread (T7).
 
-A thread cannot be ended from outside. One that outlives its call is *abandoned*: counted, capped, and a daemon. So it
-delays neither the next call nor the exit of the process.
+A thread cannot be ended from outside. A thread that outlives its call is *abandoned*, and the number of such threads is
+limited. It does not delay the next call, which gets another thread, or the exit of the process, because it is a daemon.
 """
 
 import asyncio
 import contextvars
 import logging
+import sys
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
-from governance.core.containment import contain_what_follows, failure_of
+from governance.core.containment import Contained, begin_work, current_work, settle_children
 from governance.core.exceptions import TooManyAbandonedThreads
+from governance.core.results import Written
 from governance.core.tools import Tool, ToolContext
 
 logger = logging.getLogger(__name__)
 
+MOST_PRINTED = 64_000  # characters per call, so that prints do not fill the server's log
+_DROPPED = "\n[the rest of this call's output was dropped]\n"
+
+_lock = threading.Lock()
+_running = 0
+
+
+def _start_thread(work: Callable[[], None], name: str) -> None:
+    threading.Thread(target=work, name=name, daemon=True).start()
+
 
 class ThreadInvoker:
-    """Starts one daemon thread for each call. `on_exit` runs in the thread at its end (to close connections).
+    """Starts one daemon thread for each call. `on_exit` runs in the thread at its end, for example to close database
+    connections.
 
-    `max_threads` is its `capacity`: the executor's queue keeps more calls from starting. Threads that are abandoned
-    do not count against it, they have a cap of their own.
+    `start` runs the work of a call under a name; by default, in a new thread.
+
+    `max_threads` is its `capacity`, so the executor's queue prevents more calls from starting. Abandoned threads have a
+    separate limit, `max_abandoned`.
     """
 
     def __init__(
-        self, *, max_threads: int, max_abandoned: int, on_exit: Callable[[], None] | None = None
+        self,
+        *,
+        max_threads: int,
+        max_abandoned: int,
+        on_exit: Callable[[], None] | None = None,
+        start: Callable[[Callable[[], None], str], object] = _start_thread,
     ) -> None:
         self.capacity = max_threads
         self._max_abandoned = max_abandoned
         self._on_exit = on_exit
+        self._start_work = start
         self._abandoned = 0
 
     @property
@@ -42,17 +63,17 @@ class ThreadInvoker:
     async def invoke(self, tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> Any:
         """Run the body in a thread and return its value.
 
-        A cancel of the surrounding task does not end the thread. The task then ends with the thread, or at once at a
-        second cancel. The loop is closing then, and does not wait for threads.
+        A cancel of the surrounding task does not end the thread. The task then ends when the thread ends, or
+        immediately at a second cancel, because a closing loop does not wait for threads.
 
         Raises:
-            TooManyAbandonedThreads: the cap is reached; nothing was started.
+            TooManyAbandonedThreads: the limit is reached; nothing was started.
         """
         if self._abandoned >= self._max_abandoned:
             raise TooManyAbandonedThreads(
                 f"{self._abandoned} threads of earlier calls are still running and cannot be ended."
             )
-        contain_what_follows()  # the thread takes a copy of this context
+        work = begin_work()  # the thread takes a copy of this context
         settled = self._start(tool, arguments, context)
         try:
             return await asyncio.shield(settled)
@@ -60,16 +81,18 @@ class ThreadInvoker:
             self._abandon(settled)
             if (task := asyncio.current_task()) is None or task.cancelling() > 1:
                 raise
-        return await asyncio.shield(settled)
+        result = await asyncio.shield(settled)
+        await work.ended()
+        return result
 
     def _abandon(self, settled: asyncio.Future[Any]) -> None:
-        """Count a thread whose call was given up until it ends."""
+        """Count the thread of an abandoned call as abandoned until the thread ends."""
         self._abandoned += 1
         settled.add_done_callback(self._take_back)
 
     def _take_back(self, settled: asyncio.Future[Any]) -> None:
         self._abandoned -= 1
-        settled.exception()  # retrieved, in case the caller is gone
+        settled.exception()  # retrieve the exception, in case no caller does
 
     def _start(
         self, tool: Tool, arguments: Mapping[str, Any], context: ToolContext
@@ -80,12 +103,8 @@ class ThreadInvoker:
         if tool.context_parameter is not None:
             keywords[tool.context_parameter] = context
         body = partial(contextvars.copy_context().run, tool.function, **keywords)
-        threading.Thread(
-            target=self._work,
-            args=(body, loop, settled, context.returned),
-            name=f"tool {tool.name} {context.call_id}",
-            daemon=True,
-        ).start()
+        work = partial(self._work, body, loop, settled, context.returned, context.writer.write)
+        self._start_work(work, f"tool {tool.name} {context.call_id}")
         return settled
 
     def _work(
@@ -94,13 +113,16 @@ class ThreadInvoker:
         loop: asyncio.AbstractEventLoop,
         settled: asyncio.Future[Any],
         returned: Callable[[], None],
+        write: Callable[[Any], Written],
     ) -> None:
         result: Any = None
         error: BaseException | None = None
         try:
-            result = body()
+            with bounded_prints():
+                result = write(body())
         except BaseException as raised:  # noqa: BLE001 - handed to the waiter
             error = raised
+        settle_children()
         returned()
         self._leave()
         with suppress(RuntimeError):  # the loop is closed: no caller waits
@@ -119,6 +141,52 @@ def _settle(settled: asyncio.Future[Any], result: Any, error: BaseException | No
     if error is None:
         settled.set_result(result)
     elif isinstance(error, StopIteration | asyncio.CancelledError | KeyboardInterrupt | SystemExit):
-        settled.set_exception(failure_of(error))
+        settled.set_exception(Contained(error))
     else:
         settled.set_exception(error)
+
+
+@contextmanager
+def bounded_prints() -> Iterator[None]:
+    """Limit what a tool prints, by replacing `sys.stdout` and `sys.stderr` while it runs. Output of other threads
+    passes through. Logging handlers keep their streams. If other code replaces a stream in the meantime, its
+    replacement stays.
+    """
+    global _running
+    with _lock:
+        _running += 1
+        for name in ("stdout", "stderr"):
+            if not isinstance(stream := getattr(sys, name), _Bounded | None):
+                setattr(sys, name, _Bounded(stream))
+    try:
+        yield
+    finally:
+        with _lock:
+            _running -= 1
+            for name in ("stdout", "stderr"):
+                if not _running and isinstance(stream := getattr(sys, name), _Bounded):
+                    setattr(sys, name, stream.stream)
+
+
+class _Bounded:
+    """A text stream that limits the output of each tool call."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        work = current_work()
+        if work is None or work.printed + len(text) <= MOST_PRINTED:
+            self.stream.write(text)
+        elif work.printed <= MOST_PRINTED:
+            self.stream.write(text[: MOST_PRINTED - work.printed] + _DROPPED)
+        if work is not None:
+            work.printed += len(text)
+        return len(text)
+
+    def writelines(self, lines: Any) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)

@@ -1,13 +1,12 @@
-"""How a call in a worker process can fail, and what an answer of a worker means.
+"""The errors of calls in worker processes, and the function that reads a worker's answer.
 
 GovernanceError
 ├── RemoteToolError
 ├── CallRefused
-│   └── ResultRefused       the tool has run, its result cannot cross
+│   └── ResultRefused       the tool has run, but its result cannot be transferred
 ├── CallNotStarted
-│   ├── InputRefused        is a CallRefused too
-│   ├── WorkerPoolBroken
-│   └── WorkerPoolClosed
+│   ├── InputRefused        also a CallRefused
+│   └── WorkerNotStarted
 └── OutcomeUnknown
     └── WorkerDied
 """
@@ -19,7 +18,7 @@ from governance.core.exceptions import CallNotStarted, GovernanceError, OutcomeU
 
 
 class RemoteToolError(GovernanceError):
-    """The tool raised in its worker. `message` and `traceback` are for the log, as any exception's text (T4)."""
+    """The tool raised in its worker. `message` and `traceback` are for the log, like any exception's text (T4)."""
 
     def __init__(self, type_name: str, message: str, *, traceback: str = "") -> None:
         super().__init__(f"The tool raised {type_name}.")
@@ -29,7 +28,7 @@ class RemoteToolError(GovernanceError):
 
 
 class CallRefused(GovernanceError):
-    """The call could not be made, or its result not be sent; `code` says why, `detail` is for the log."""
+    """The call could not be made, or its result could not be sent; `code` is the reason, `detail` is for the log."""
 
     SENTENCES: Mapping[str, str] = {}
 
@@ -40,7 +39,7 @@ class CallRefused(GovernanceError):
 
 
 class InputRefused(CallRefused, CallNotStarted):
-    """The input cannot cross to a worker, so nothing was started."""
+    """The input cannot be sent to a worker, so nothing was started."""
 
     SENTENCES = {
         "not_importable": "The tool's function cannot be found by a worker process.",
@@ -50,7 +49,7 @@ class InputRefused(CallRefused, CallNotStarted):
 
 
 class ResultRefused(CallRefused):
-    """The tool has run, but its result cannot cross back."""
+    """The tool has run, but its result cannot be sent back."""
 
     SENTENCES = {
         code: f"The tool has run, but its result {problem}. Do not repeat it for the result alone; {advice}."
@@ -67,44 +66,32 @@ class ResultRefused(CallRefused):
 
 
 class WorkerDied(OutcomeUnknown):
-    """The worker ended, or broke the protocol, before a result. What the tool did is not known (C13).
+    """The worker ended or broke the protocol before it sent a result. The effect of the tool is unknown (C13).
 
-    `description` says how it ended; `detail` is for the log.
+    `description` explains how it ended.
     """
 
-    def __init__(self, call_id: str, description: str, *, detail: str = "") -> None:
+    def __init__(self, description: str) -> None:
         super().__init__(f"The tool's process gave no result: it {description}.")
-        self.call_id = call_id
         self.description = description
+
+
+class WorkerNotStarted(CallNotStarted):
+    """No worker started, or the server is shutting down; `detail` is for the log."""
+
+    def __init__(self, message: str, *, detail: str = "") -> None:
+        super().__init__(message)
         self.detail = detail
 
 
-class WorkerPoolBroken(CallNotStarted):
-    """Too many workers died within a minute; calls are refused for `retry_after` seconds."""
-
-    def __init__(self, retry_after: float) -> None:
-        super().__init__(
-            "The processes that run this tool died too often; it takes no calls "
-            f"for {max(retry_after, 1.0):.0f} s. Use another tool meanwhile."
-        )
-        self.retry_after = retry_after
-
-
-class WorkerPoolClosed(CallNotStarted):
-    """The server is going down: no call is taken any more."""
-
-    def __init__(self) -> None:
-        super().__init__("The server is shutting down; the tool was not started.")
-
-
 def value_of(answer: Mapping[str, Any]) -> Any:
-    """Return the result, or raise what the answer says. An answer is as trustworthy as the tool.
+    """Return the answer's result, or raise its error. An answer is only as trustworthy as the tool.
 
     Raises:
         ToolFailed: the tool raised it, with a sentence for the model.
         RemoteToolError: the tool raised something else.
-        InputRefused: the worker could not make the call.
-        ResultRefused: it could not send the result.
+        InputRefused: the worker could not run the call.
+        ResultRefused: the worker could not send the result.
     """
     match answer:
         case {"kind": "result", "value": value}:

@@ -1,4 +1,4 @@
-"""`manage.py roll_up_durations`: counts how long the calls of the past ran, for the pages of limits."""
+"""`manage.py roll_up_durations`: records how long past calls ran, for the pages of limits."""
 
 from datetime import timedelta
 from typing import Any
@@ -14,15 +14,16 @@ class Command(BaseCommand):
     """Rolls up every hour of the past again; it can be interrupted and run again at any time."""
 
     help = (
-        "Count how long the calls of the past --days ran, per tool and hour. Servers do this for each hour that is over;"
-        " run it once after an update from a version that did not, and by a timer where no server runs turns."
+        "Record how long the calls of the past --days ran, per tool and hour. Servers do this after every hour. Run it"
+        " once after an upgrade from a version that did not, and from a timer if no server runs turns."
     )
 
-    requires_system_checks = ()  # one is for a sandbox, which a closed unit has not
+    requires_system_checks = ()  # the check of the sandbox fails in a hardened systemd unit
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Take how far back to go."""
-        parser.add_argument("--days", type=float, default=30.0, help="how far back (30)")
+        parser.add_argument(
+            "--days", type=float, default=30.0, help="how many days back (default: 30)"
+        )
 
     def handle(self, *args: Any, days: float, **_: Any) -> None:
         if not 0 < days <= 3_650:

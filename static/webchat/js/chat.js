@@ -1,26 +1,25 @@
-/** Starts the chat page: the chat itself, and around it the list of conversations and the title of the page. */
+/** Starts the chat page: the chat, the list of conversations and the page's title. */
 
+import { editConversation } from "./net/api.js";
 import { listedConversations } from "./state/overview.js";
-import { ReadMarks } from "./state/read_marks.js";
 import { activeTurn } from "./state/reducer.js";
-import { browserStorage } from "./state/storage.js";
-import { AgentChoice } from "./view/agent_choice.js";
-import { Attention } from "./view/attention.js";
+import { browserStorage, ReadMarks } from "./state/storage.js";
+import { Attention, TurnNotification } from "./view/attention.js";
 import { badgesOf, showBadges } from "./view/badges.js";
 import { Chat } from "./view/chat.js";
-import { ConversationList } from "./view/conversation_list.js";
+import { ConversationList, listenToSearch } from "./view/conversation_list.js";
 import { ConversationMenu } from "./view/conversation_menu.js";
 import { byId, setText, writingPlace } from "./view/dom.js";
 import { endingLabel } from "./view/labels.js";
-import { listenToSearch } from "./view/search.js";
 import { listenToSignOut } from "./view/sign_out.js";
-import { TurnNotification } from "./view/turn_notification.js";
 
 /** @typedef {import("./state/types.js").State} State */
-/** @typedef {import("./view/tool_call.js").View} View */
+/** @typedef {import("./view/announcer.js").Announcement} Announcement */
+/** @typedef {import("./view/dom.js").View} View */
+/** @typedef {import("./view/i18n.js").I18n} I18n */
 
 const MAX_TITLE = 60;
-const RENDERING = 10_000; // milliseconds that the making of a page may take, and that clocks may differ
+const RENDERING = 10_000; // milliseconds allowed for rendering a page and for clock differences
 
 class ChatPage {
   #app = byId(document, "chat", HTMLElement);
@@ -47,7 +46,7 @@ class ChatPage {
   #notification = new TurnNotification(this.#chat.i18n, (text) => this.#chat.announcer.say({ text, urgent: true }));
 
   start() {
-    this.#agent = new AgentChoice(this.#app, this.#chat.i18n, (said) => this.#chat.announcer.say(said));
+    this.#agent = new AgentChoice(this.#app, this.#chat.i18n, (announcement) => this.#chat.announcer.say(announcement));
     listenToSignOut();
     listenToSearch(
       (text) => this.#conversationList.search(text),
@@ -76,7 +75,7 @@ class ChatPage {
   }
 
   /**
-   * Something in the list was edited. What was edited long before the server made the page, the page has.
+   * Refresh the list after an edit, unless the edit is older than the page.
    * @param {State} before @param {State} after
    */
   #isListBehind(before, after) {
@@ -85,11 +84,13 @@ class ChatPage {
     return Date.parse(after.listEditedAt ?? "") > renderedAt - RENDERING;
   }
 
-  /** A page that nobody sees is not drawn, but its title is seen. @param {State} before @param {State} after */
+  /** A hidden page is not drawn, but its title is visible. @param {State} before @param {State} after */
   #changedOutOfSight(before, after) {
     const { i18n } = this.#chat;
     const turn = this.#attention.ended(before, after);
     this.#attention.render(after, { i18n });
+    const question = this.#attention.asked(before, after, i18n);
+    if (question) this.#notification.tell(this.#attention.title, question);
     if (!turn) return;
     const ending = endingLabel(i18n, turn, after.viewer);
     this.#notification.tell(this.#attention.title, ending?.title ?? i18n.text("notification_answered"));
@@ -102,14 +103,14 @@ class ChatPage {
     this.#attention.render(state, view);
   }
 
-  /** What is in sight and at rest counts as looked at. @param {State} state */
+  /** Mark the conversation as read if it is visible and idle. @param {State} state */
   #showBadges(state) {
     const isSeen = document.visibilityState === "visible" && activeTurn(state) === null;
     if (isSeen) this.#readMarks.see(this.#conversationId, state.lastSeq ?? 0);
     showBadges(badgesOf(state, this.#conversationId), this.#readMarks, this.#chat.i18n);
   }
 
-  /** The list has the title that the server knows; somebody may have given another one. */
+  /** Show the server's title, because the conversation may have been renamed. */
   #showRenamed() {
     this.#chat.schedule();
     const entry = document.querySelector(".list-entry:has([aria-current])");
@@ -122,7 +123,7 @@ class ChatPage {
     setText(byId(document, "title", HTMLElement), title);
   }
 
-  /** A conversation without a title is called by its first words until the server names it. @param {State} state */
+  /** An untitled conversation shows its first words until the server names it. @param {State} state */
   #showTitle(state) {
     if (this.#app.dataset.untitled === undefined || state.hasEarlier) return;
     const first = state.turns[0]?.items.find((item) => item.kind === "user");
@@ -131,8 +132,53 @@ class ChatPage {
     const title = line.length > MAX_TITLE ? `${line.slice(0, MAX_TITLE - 1)}…` : line;
     this.#attention.name(title);
     setText(byId(document, "title", HTMLElement), title);
-    const listed = document.querySelector(".sidebar-link[aria-current] .conversation-title");
-    if (listed) setText(listed, title);
+    const titleNode = document.querySelector(".sidebar-link[aria-current] .conversation-title");
+    if (titleNode) setText(titleNode, title);
+  }
+}
+
+/** The choice of the agent in the header, if there is more than one. */
+class AgentChoice {
+  #app;
+  #select;
+  #i18n;
+  #say;
+
+  /** @param {HTMLElement} app @param {I18n} i18n @param {(announcement: Announcement) => void} say */
+  constructor(app, i18n, say) {
+    this.#app = app;
+    this.#i18n = i18n;
+    this.#say = say;
+    const select = document.getElementById("chat-agent");
+    this.#select = select instanceof HTMLSelectElement ? select : null;
+    this.#select?.addEventListener("change", () => void this.#choose());
+  }
+
+  /** Update the choice, because it may change in another tab. @param {string} agent */
+  show(agent) {
+    this.#app.dataset.agent = agent;
+    if (this.#select) this.#select.value = agent;
+  }
+
+  /** Show the samples of the chosen agent on an empty page, and keep the draft. @param {string} address */
+  #showEmpty(address) {
+    const input = document.getElementById("composer-input");
+    if (input instanceof HTMLTextAreaElement && input.value) history.replaceState(null, "", address);
+    else location.replace(address);
+  }
+
+  async #choose() {
+    const { agent: before = "", conversationsUrl = "", conversationId = "" } = this.#app.dataset;
+    const agent = this.#select?.value ?? "";
+    this.#app.dataset.agent = agent;
+    if (this.#app.dataset.new !== undefined) {
+      this.#showEmpty(`?${new URLSearchParams({ agent })}`);
+      return;
+    }
+    const problem = await editConversation(`${conversationsUrl}/${conversationId}`, { agent });
+    if (problem) this.show(before);
+    const text = problem === "offline" ? this.#i18n.text("edit_offline") : problem;
+    this.#say({ text: text || this.#i18n.text("agent_from_next", { agent }), urgent: problem !== "" });
   }
 }
 

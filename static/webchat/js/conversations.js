@@ -1,18 +1,16 @@
-/** The list of conversations, kept up to date: which there are, and which work, wait for a decision, or were interrupted. */
+/** The page with the list of conversations. Keeps the entries and their status up to date. */
 
-import { request } from "./net/request.js";
-import { ReadMarks } from "./state/read_marks.js";
-import { browserStorage } from "./state/storage.js";
+import { request } from "./net/api.js";
+import { browserStorage, ReadMarks } from "./state/storage.js";
 import { showBadges } from "./view/badges.js";
-import { ConversationList } from "./view/conversation_list.js";
+import { ConversationList, listenToSearch } from "./view/conversation_list.js";
 import { ConversationMenu } from "./view/conversation_menu.js";
 import { byId } from "./view/dom.js";
 import { I18n } from "./view/i18n.js";
-import { listenToSearch } from "./view/search.js";
 import { listenToSignOut } from "./view/sign_out.js";
 
 const REFRESH_MS = 4_000;
-/** "3 minutes ago" is not true for longer. */
+/** Refresh so often that "3 minutes ago" stays true. */
 const RENEW_MS = 60_000;
 
 const region = byId(document, "conversations", HTMLElement);
@@ -23,18 +21,18 @@ const i18n = new I18n(
   document.documentElement.lang || "en",
 );
 const title = document.title;
-/** Which conversations there are, and which are pinned. */
-let known = "";
+/** The last seen set of conversations and pins. */
+let lastEdits = "";
 /** @type {Map<string, import("./view/badges.js").Badge>} */
 let badges = new Map();
 
-/** The next look makes up for one that fails. Whoever is signed out learns that with the next click. */
+/** The next poll makes up for a failed one. Users who are signed out notice that with their next click. */
 async function refresh() {
   const answer = await request(region.dataset.url ?? "", { headers: { accept: "application/json" } }).catch(() => null);
   if (!answer?.ok) return;
   const { conversations } = await answer.json();
-  const shown = new Map();
-  const listed = [];
+  const activeBadges = new Map();
+  const entries = [];
   let waiting = 0;
   const edits = conversations
     .map(
@@ -44,15 +42,15 @@ async function refresh() {
     .sort()
     .join();
   for (const { conversation_id: id, title, standing, asked, tools_running, is_queued } of conversations) {
-    if (standing) shown.set(id, { standing, asked, toolsRunning: tools_running, isQueued: is_queued });
-    listed.push({ id, title, standing: standing ?? "" });
+    if (standing) activeBadges.set(id, { standing, asked, toolsRunning: tools_running, isQueued: is_queued });
+    entries.push({ id, title, standing: standing ?? "" });
     waiting += asked;
   }
-  badges = shown;
+  badges = activeBadges;
   showBadges(badges, readMarks, i18n);
-  list.update(listed);
-  if (known && edits !== known) void list.refreshNow();
-  known = edits;
+  list.update(entries);
+  if (lastEdits && edits !== lastEdits) void list.refreshNow();
+  lastEdits = edits;
   document.title = waiting > 0 ? i18n.text("title_asked", { n: waiting, title }) : title;
 }
 

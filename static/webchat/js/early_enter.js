@@ -1,13 +1,13 @@
 /**
- * Enter in the empty seconds before the page's own script is there: what was written stays in sight and is sent by that script.
+ * Handles Enter before the page's own script has loaded: the text stays visible, and that script sends it later.
  *
- * A classic script in the head: nobody can write before it has run.
+ * This is a classic script in the head, so that it runs before the user can type.
  */
 
 document.addEventListener("keydown", (event) => {
   const { target: field, key, keyCode, shiftKey, isComposing, defaultPrevented } = event;
   if (!(field instanceof HTMLTextAreaElement) || field.id !== "composer-input") return;
-  if (key !== "Enter" || shiftKey || isComposing || keyCode === 229 || defaultPrevented) return; // as in `view/dom.js`
+  if (key !== "Enter" || shiftKey || isComposing || keyCode === 229 || defaultPrevented) return; // same as in `view/dom.js`
   event.preventDefault();
   field.readOnly = field.value.trim() !== "";
 });

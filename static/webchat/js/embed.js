@@ -1,17 +1,17 @@
-/** `<turnkeeper-chat>`: a chat in a page of somebody else. Its elements and its style stand in a shadow tree of its own. */
+/** `<turnkeeper-chat>`: a chat in a host page. Its elements and styles are in its own shadow tree. */
 
 import { Chat } from "./view/chat.js";
 import { byId } from "./view/dom.js";
 
 class TurnkeeperChatElement extends HTMLElement {
-  /** The chat as the server has rendered it: one that follows begins with a copy. @type {Node|null} */
+  /** The chat as the server rendered it. Each new conversation starts with a copy. @type {Node|null} */
   #blank = null;
   /** @type {Chat|null} */
   #chat = null;
 
   connectedCallback() {
     const root = this.shadowRoot ?? this.#rootFromTemplate();
-    if (!root?.getElementById("chat")) return; // nobody is signed in, and the template says so
+    if (!root?.getElementById("chat")) return; // the user is not signed in, and the template shows that
     this.#start(root, { isNew: false });
   }
 
@@ -25,12 +25,12 @@ class TurnkeeperChatElement extends HTMLElement {
     this.#chat?.close();
     const chat = byId(root, "chat", HTMLElement);
     if (this.#blank) chat.replaceWith(this.#blank.cloneNode(true));
-    else this.#blank = blankCopy(chat); // somebody may be writing in the first one: it stays where it is
+    else this.#blank = blankCopy(chat); // keep the first one in place, because the user may be typing in it
     this.#chat = new Chat(root, { onBegin: () => this.#start(root, { isNew: true }) });
     void this.#chat.start({ isNew });
   }
 
-  /** A page that is loaded has a shadow tree from the start. Where a script puts its HTML in, it has a plain template. */
+  /** A loaded page already has the shadow tree. HTML inserted by a script has only a template. */
   #rootFromTemplate() {
     const template = this.querySelector("template");
     if (!template) return null;
@@ -40,7 +40,7 @@ class TurnkeeperChatElement extends HTMLElement {
   }
 }
 
-/** A copy of a field has what was typed into it. @param {HTMLElement} chat */
+/** A cloned field keeps the typed text. @param {HTMLElement} chat */
 function blankCopy(chat) {
   const copy = /** @type {HTMLElement} */ (chat.cloneNode(true));
   for (const form of copy.querySelectorAll("form")) form.reset();

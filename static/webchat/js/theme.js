@@ -1,15 +1,15 @@
 /**
- * The colours that this browser has chosen: light, dark, or those of the system.
+ * Applies the theme chosen in this browser: light, dark or the system's.
  *
- * A classic script in the head: nothing is painted before it has run, so no page appears in the other colours first.
- * The name of the item and its values are those of Django's admin, so one choice holds for both.
+ * This is a classic script in the head, so that it runs before the first paint and the page never flashes.
+ * It uses the same storage key and values as Django's admin, so one choice applies to both.
  */
 
 (() => {
   const KEY = "theme";
   const root = document.documentElement;
 
-  /** A browser may keep nothing: then the choice lasts as long as the page. @returns {string|null} */
+  /** If the browser refuses storage, the choice lasts only as long as the page. @returns {string|null} */
   function read() {
     try {
       return localStorage.getItem(KEY);
@@ -27,9 +27,9 @@
     }
   }
 
-  /** @param {string|null} asked */
-  function apply(asked) {
-    const theme = asked === "light" || asked === "dark" ? asked : "auto";
+  /** @param {string|null} choice */
+  function apply(choice) {
+    const theme = choice === "light" || choice === "dark" ? choice : "auto";
     root.dataset.theme = theme;
     for (const meta of document.querySelectorAll("meta[data-scheme]")) {
       const scheme = meta.getAttribute("data-scheme");

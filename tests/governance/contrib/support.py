@@ -40,7 +40,7 @@ def make_executor(*, policies=None, registry=None, processes=False, **limits):
     """An executor that gives up soon; with worker processes if a test wants them."""
     invokers = {Isolation.THREAD: ThreadInvoker(max_threads=4, max_abandoned=2)}
     if processes:
-        invokers[Isolation.PROCESS] = ProcessInvoker(max_workers=1, kill_grace=0.2, spare=0)
+        invokers[Isolation.PROCESS] = ProcessInvoker(max_workers=1, kill_grace=0.2)
     return ToolExecutor(
         registry=ToolRegistry() if registry is None else registry,
         policies=policies,

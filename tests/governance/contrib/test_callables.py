@@ -232,21 +232,6 @@ async def test_a_full_queue_says_so():
     await cancel(first)
 
 
-async def test_exclusive_calls_of_a_scope_run_one_after_the_other(executor):
-    running, most = 0, 0
-
-    async def write():
-        nonlocal running, most
-        running += 1
-        most = max(most, running)
-        await asyncio.sleep(0)
-        running -= 1
-
-    run = governed(write, executor=executor, scope="ada", concurrency="exclusive")
-    await asyncio.gather(*(run() for _ in range(5)))
-    assert most == 1
-
-
 async def test_a_newer_call_supersedes_the_older_one(executor):
     release = asyncio.Event()
     run = governed(release.wait, executor=executor, scope="ada", concurrency="supersede")
@@ -337,3 +322,68 @@ async def test_a_person_may_be_asked_where_the_host_gives_a_way(executor):
         await guarded(Verdict.EXPIRED)(2)
     with pytest.raises(ApprovalUnavailable):
         await governed(double, executor=executor, approval="always")(2)
+
+
+async def test_a_programs_own_texts_are_passed_as_they_are_and_recorded_readably():
+    """Names of files may hold halves of characters, and nobody but the program has written them."""
+    seen = []
+
+    async def note(name: str) -> None:
+        seen.append(name)
+
+    endings = Endings()
+    await governed(note, host=Host(observer=endings))("file\udcff\0")
+    [(call, _)] = endings.seen
+    assert seen == ["file\udcff\0"]
+    assert call.call.input == {"name": "file?\ufffd"}
+
+
+async def break_down():
+    raise OSError("the disk is full")
+
+
+async def refuse():
+    raise ToolFailed("Read at most 5 lines")
+
+
+@pytest.mark.parametrize(
+    ("function", "declared", "words"),
+    [
+        (hang, {"timeout": 0.05}, "[TIMEOUT]"),
+        (break_down, {}, "failed with OSError"),
+        (refuse, {}, "Read at most 5 lines"),
+    ],
+)
+async def test_with_failures_as_text_a_failed_call_returns_what_the_model_reads(
+    executor, function, declared, words
+):
+    endings = Endings()
+    run = governed(
+        function, executor=executor, host=Host(observer=endings), failures="text", **declared
+    )
+    text = await run()
+    assert words in text
+    assert "_meta" not in text  # the function has no such argument
+    assert [outcome.result for _call, outcome in endings.seen] == [text]
+
+
+async def test_a_timeout_names_the_argument_that_asks_for_more_time(executor):
+    async def hang_for(seconds: float):
+        await asyncio.sleep(60)
+
+    run = governed(hang_for, executor=executor, failures="text", timeout_argument="seconds")
+    assert "ask for more time with seconds" in await run(seconds=0.05)
+
+
+async def test_with_failures_as_text_a_successful_call_returns_its_own_value(executor):
+    value = {"sum": 3}
+
+    async def add():
+        return value
+
+    assert await governed(add, executor=executor, failures="text")() is value
+
+
+def test_an_unknown_way_to_tell_failures_is_refused():
+    with pytest.raises(ValueError, match="failures"):
+        governed(hang, failures="silent")

@@ -11,6 +11,10 @@ def runs(pid):
         return False
 
 
+def parent(pid):
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 def tagged(tag):
     """The pids that carry an environment entry."""
     found = []

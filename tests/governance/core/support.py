@@ -12,6 +12,7 @@ from governance import (
     Decision,
     Host,
     Isolation,
+    Limits,
     PolicyLevels,
     Timing,
     ToolCall,
@@ -311,3 +312,21 @@ async def start_one(harness=None, **declared):
     harness.gated(**declared)
     (call,) = await started(harness, "A")
     return harness, call
+
+
+async def one_waits(harness=None, **declared):
+    """Start a call, "A", of a gated tool, and one behind it, "B", for which there is no slot."""
+    harness = harness or ExecutorHarness(limits=Limits(max_running=1))
+    harness, running = await start_one(harness, **declared)
+    waiting = harness.call(id="B")
+    await settle()
+    return harness, running, waiting
+
+
+async def finish(*calls):
+    """Let the bodies of calls return, one after the other; return the outcomes."""
+    outcomes = []
+    for call in calls:
+        (await call.running()).body.release()
+        outcomes.append(await call.outcome())
+    return outcomes

@@ -1,5 +1,7 @@
 """A call moves along the table of allowed moves, and nothing comes after a terminal status."""
 
+from itertools import product
+
 import pytest
 
 from governance.core.calls import ALLOWED_TRANSITIONS, OPEN_STATUSES, CallStatus, check_transition
@@ -12,11 +14,10 @@ def test_four_statuses_are_open():
     assert set(OPEN_STATUSES) == {"pending", "awaiting_approval", "running", "cancelling"}
 
 
-@pytest.mark.parametrize("before", TERMINAL)
-@pytest.mark.parametrize("after", CallStatus)
-def test_nothing_comes_after_a_terminal_status(before, after):
-    with pytest.raises(IllegalTransition):
-        check_transition(before, after)
+def test_nothing_comes_after_a_terminal_status(subtests: pytest.Subtests):
+    for before, after in product(TERMINAL, CallStatus):
+        with subtests.test(before=before, after=after), pytest.raises(IllegalTransition):
+            check_transition(before, after)
 
 
 @pytest.mark.parametrize("after", ["succeeded", "timed_out", "abandoned"])

@@ -3,13 +3,14 @@
 import asyncio
 import logging
 import threading
+from weakref import ref
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from governance.core.cancel_reasons import CancelReason
-from governance.core.cancellation import Cancellation, CancellationToken, Cancelled
+from governance.core.cancellation import Cancellation, CancellationToken, Cancelled, ScopeTokens
 from tests.governance.core.support import BY_PARENT, BY_USER, settle
 from tests.support import PATIENCE, cancel
 
@@ -74,6 +75,26 @@ class TestTree:
         root.cancel(BY_PARENT)
 
         assert child.cancellation is BY_USER
+
+    def test_a_child_of_several_is_cancelled_with_the_first_of_them(self):
+        turn, scope = CancellationToken(), CancellationToken()
+        child = CancellationToken(turn, None, scope)
+
+        scope.cancel(BY_USER)
+        turn.cancel(BY_PARENT)
+
+        assert child.cancellation is BY_USER
+
+    def test_a_detached_child_of_several_is_not_reached_by_any(self):
+        turn, scope = CancellationToken(), CancellationToken()
+        child = CancellationToken(turn, scope)
+        child.detach()
+        child.detach()
+
+        scope.cancel(BY_USER)
+        turn.cancel(BY_USER)
+
+        assert not child.is_cancelled
 
     def test_a_detached_child_is_not_reached_any_more(self):
         root = CancellationToken()
@@ -225,6 +246,76 @@ class TestWait:
 
     def test_blocking_gives_up_after_its_timeout(self):
         assert not CancellationToken().wait_blocking(0.001)
+
+
+class TestScopes:
+    """C7: work queued before a cancel never starts after it."""
+
+    def test_a_cancel_reaches_what_is_queued_in_its_scope_only(self):
+        scopes = ScopeTokens()
+        queued = [CancellationToken(scopes.of("a")) for _ in range(3)]
+        elsewhere = CancellationToken(scopes.of("b"))
+
+        scopes.cancel("a", BY_USER)
+        later = CancellationToken(scopes.of("a"))
+
+        assert [work.cancellation for work in queued] == [BY_USER] * 3
+        assert not elsewhere.is_cancelled
+        assert not later.is_cancelled
+
+    def test_a_cancel_of_an_idle_scope_is_for_nothing(self):
+        scopes = ScopeTokens()
+        scopes.cancel("a", BY_USER)
+        assert not scopes.of("a").is_cancelled
+
+    def test_a_scope_without_work_takes_no_memory(self):
+        scopes = ScopeTokens()
+        root = ref(scopes.of("a"))
+        assert root() is None
+
+        with CancellationToken(scopes.of("a")) as work:
+            assert scopes.of("a") is scopes.of("a")
+        assert not work.is_cancelled
+        assert not scopes._tokens
+
+    def test_of_many_threads_all_get_the_token_that_is_cancelled(self):
+        scopes, together = ScopeTokens(), threading.Barrier(8)
+        queued: list[CancellationToken] = []
+
+        def queue():
+            together.wait(PATIENCE)
+            queued.append(CancellationToken(scopes.of("a")))
+
+        threads = [threading.Thread(target=queue) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(5)
+        scopes.cancel("a", BY_USER)
+
+        assert [work.is_cancelled for work in queued] == [True] * 8
+
+    @given(
+        st.lists(
+            st.tuples(st.sampled_from(["queue", "end", "cancel"]), st.sampled_from("ab")),
+            max_size=60,
+        )
+    )
+    def test_exactly_the_work_older_than_a_cancel_is_cancelled(self, operations):
+        scopes = ScopeTokens()
+        works: dict[str, list[CancellationToken]] = {"a": [], "b": []}
+        cancelled: set[CancellationToken] = set()
+        for operation, scope in operations:
+            match operation:
+                case "queue":
+                    works[scope].append(CancellationToken(scopes.of(scope)))
+                case "end" if works[scope]:
+                    works[scope].pop().detach()
+                case "cancel":
+                    scopes.cancel(scope, BY_USER)
+                    cancelled.update(works[scope])
+            for work in (*works["a"], *works["b"]):
+                assert work.is_cancelled == (work in cancelled)
 
 
 def test_of_many_threads_that_cancel_at_once_exactly_one_is_first():

@@ -1,9 +1,9 @@
-"""Containment. What a tool does to exit is a failure of its call, in whatever of its code. A signal stays a signal."""
+"""Containment: a tool that asks to exit, in its body or in a task that it starts, fails its call. A signal stays a signal."""
 
 import asyncio
+import contextvars
 import os
 import signal
-import socket
 import threading
 import warnings
 
@@ -55,80 +55,54 @@ async def test_contains_a_coroutine_that_a_thread_hands_to_the_loop(error):
     assert_failed(await ExecutorHarness(make_tool(handing), invokers=invokers).run("handing"))
 
 
-def schedule(loop, way, leave):
-    """Let the loop call a function that exits, in one of the ways that asyncio has."""
-    if way == "at once":
-        loop.call_soon(leave)
-    elif way == "later":
-        loop.call_later(0.01, leave)
-    elif way == "when a future is done":
-        future = loop.create_future()
-        future.add_done_callback(lambda _: leave())
-        future.set_result(None)
-    elif way == "at a signal":
-        loop.add_signal_handler(signal.SIGUSR1, leave)
-        os.kill(os.getpid(), signal.SIGUSR1)
-    else:
-        ours, theirs = socket.socketpair()
-        loop.add_reader(ours, lambda: (loop.remove_reader(ours), ours.close(), leave()))
-        theirs.close()
-
-
-@pytest.mark.parametrize(
-    "way", ["at once", "later", "when a future is done", "at a signal", "when a socket is read"]
-)
-async def test_contains_a_callback_that_the_tool_hands_to_the_loop(error, way, caplog):
-    loop = asyncio.get_running_loop()
-    called = asyncio.Event()
-
-    def leave():
-        called.set()
-        raise error
-
-    async def handing() -> str:
-        schedule(loop, way, leave)
-        await called.wait()
-        return "went on"
-
-    assert (await ExecutorHarness(make_tool(handing)).run("handing")).result == "went on"
-    [line] = [line for line in caplog.records if line.name == "governance.core.containment"]
-    assert f"A callback of a tool raised {error.__name__}" in line.getMessage()
-    loop.remove_signal_handler(signal.SIGUSR1)
-
-
-async def test_contains_a_callback_that_a_thread_hands_to_the_loop(error):
-    loop = asyncio.get_running_loop()
-    called = threading.Event()
-
-    def leave():
-        called.set()
-        raise error
-
-    def handing() -> str:
-        loop.call_soon_threadsafe(leave)
-        called.wait()
-        return "went on"
-
-    invokers = {Isolation.THREAD: ThreadInvoker(max_threads=1, max_abandoned=1)}
-
-    harness = ExecutorHarness(make_tool(handing), invokers=invokers)
-    assert (await harness.run("handing")).result == "went on"
-
-
-def test_a_callback_of_the_host_that_exits_ends_the_loop(error):
+def test_a_task_of_the_host_that_exits_ends_the_loop(error):
     async def well() -> str:
         return "fine"
 
     async def host():
         await ExecutorHarness(make_tool(well)).run("well")
-        asyncio.get_running_loop().call_soon(leave)
-        await asyncio.Event().wait()
+        await asyncio.create_task(leave())
 
-    def leave():
+    async def leave():
         raise error
 
     with pytest.raises(error):
         asyncio.run(host())
+
+
+async def test_the_task_factory_of_the_host_makes_the_tasks_of_tools_too(error):
+    loop = asyncio.get_running_loop()
+    made = []
+
+    class HostsTask(asyncio.Task):
+        pass
+
+    def hosts_factory(loop, coroutine, **options):
+        made.append(options)
+        return HostsTask(coroutine, loop=loop, **options)
+
+    async def leave():
+        raise error
+
+    async def starting() -> str:
+        task = asyncio.create_task(leave(), name="mine", context=contextvars.Context())
+        await asyncio.wait({task})
+        return f"{type(task).__name__} {task.get_name()} {task.exception()}"
+
+    async def well() -> str:
+        return "fine"
+
+    harness = ExecutorHarness(make_tool(starting), make_tool(well))
+    await harness.run("well")  # the factory that the host sets may come after the first call
+    loop.set_task_factory(hosts_factory)
+    try:
+        outcome = await harness.run("starting")
+        assert outcome.result == f"HostsTask mine the tool raised {error.__name__}"
+        count = len(made)
+        await asyncio.create_task(asyncio.sleep(0))
+        assert len(made) == count + 1
+    finally:
+        loop.set_task_factory(None)
 
 
 async def test_contains_what_a_tool_raises_when_it_is_cancelled(error):

@@ -3,7 +3,15 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from governance.core.excerpts import Excerpt, excerpt, last_lines, shortened, spaced
+from governance.core.excerpts import (
+    ExactText,
+    Excerpt,
+    as_displayed,
+    excerpt,
+    last_lines,
+    shortened,
+    spaced,
+)
 
 
 @given(
@@ -66,3 +74,11 @@ def test_the_last_lines_are_plain_text_without_empty_ones():
 def test_a_text_that_is_shortened_says_so_within_its_limit():
     assert shortened("12345", limit=5) == "12345"
     assert shortened("123456", limit=5) == "1234…"
+
+
+def test_a_text_is_what_a_terminal_would_leave_of_it():
+    said = "\x1b[1;31mred\x1b[0m\r\n\x1b]0;title\x07 10%\r 20%\r\x1b[K100%\n\x1b]cut\nend\r"
+    assert as_displayed(said) == "red\r\n100%\n\nend\r"
+    assert as_displayed("a\tb\r\nc") == "a\tb\r\nc"
+    assert as_displayed("\x1b(Bplain") == "plain"
+    assert as_displayed(ExactText("a\rb\x1b[0m")) == "a\rb\x1b[0m"

@@ -9,7 +9,6 @@ import pytest
 from governance import (
     CancellationToken,
     Isolation,
-    Limits,
     ToolCall,
     ToolExecutor,
     ToolRegistry,
@@ -18,7 +17,9 @@ from governance import (
 from tests.governance.core.support import (
     BY_USER,
     ExecutorHarness,
+    finish,
     on_manual_clock,
+    one_waits,
     settle,
     start_one,
     started,
@@ -41,15 +42,10 @@ class TestExternalCancellation:
         assert (harness.executor.limiter.running, tuple(harness.executor.live)) == (0, ())
 
     async def test_in_the_queue_goes_on_and_nothing_starts(self):
-        harness = ExecutorHarness(limits=Limits(max_running=1))
-        harness.gated()
-        (running,) = await started(harness, "A")
-        waiting = harness.call(id="B")
-        await settle()
+        harness, running, waiting = await one_waits()
 
         waiting.task.cancel()
-        running.body.release()
-        await running.outcome()
+        await finish(running)
         with pytest.raises(asyncio.CancelledError):
             await waiting.task
 
@@ -146,9 +142,7 @@ async def test_nothing_is_left_after_the_last_call():
     calls = await started(harness, *"ABC")
     assert {live.id for live in harness.executor.live} == set("ABC")
 
-    for call in calls:
-        call.body.release()
-        await call.outcome()
+    await finish(*calls)
     await settle()
 
     assert asyncio.all_tasks() == before
@@ -158,9 +152,10 @@ async def test_nothing_is_left_after_the_last_call():
 async def test_an_ended_call_is_held_by_nobody():
     harness, turn = ExecutorHarness(), CancellationToken()
     harness.gated(timeout=3600)
+    gc.collect()
+    before = count_tokens()
     (call,) = await started(harness, "A", token=turn)
-    call.body.release()
-    await call.outcome()
+    await finish(call)
     await settle()
     live = weakref.ref(call.live)
 
@@ -169,7 +164,12 @@ async def test_an_ended_call_is_held_by_nobody():
     gc.collect()
 
     assert live() is None
+    assert count_tokens() == before  # the turn, which goes on, holds none of its calls' tokens
     assert not turn.is_cancelled
+
+
+def count_tokens():
+    return sum(isinstance(held, CancellationToken) for held in gc.get_objects())
 
 
 async def test_what_a_call_took_is_free_at_its_end_without_a_collection():

@@ -38,8 +38,9 @@ NEVER, ONCE, ALWAYS = ApprovalRule
 
 
 def asking(**declared):
-    approver = FakeApprover()
-    harness = ExecutorHarness(approver=approver, limits=Limits(max_running=1))
+    approver, policies = FakeApprover(), EditedLevels()
+    harness = ExecutorHarness(approver=approver, policies=policies, limits=Limits(max_running=1))
+    harness.policies = policies
     harness.gated("asked", **{"approval": "always", "timeout": 5, **declared})
     return harness, approver
 
@@ -63,67 +64,73 @@ async def test_a_call_waits_without_a_clock_and_without_a_place_and_runs_when_al
     assert (outcome.status, outcome.result) == (CallStatus.SUCCEEDED, "done")
 
 
+def allow(harness, act):
+    harness.approver.say(act.live, Verdict.APPROVED)
+
+
+def deny(harness, act):
+    harness.approver.say(act.live, Verdict.DENIED, reason="too risky")
+
+
+def allow_untold(harness, act):
+    """Store an answer that the call has not heard of yet."""
+    harness.approver.say(act.live, Verdict.APPROVED, tell=False)
+
+
+def deny_untold(harness, act):
+    harness.approver.say(act.live, Verdict.DENIED, tell=False)
+
+
+def cancel(_harness, act):
+    assert act.live.cancel(BY_USER)
+
+
+def take_away(harness, _act):
+    harness.registry.unregister("asked")
+
+
+def switch_off(harness, _act):
+    harness.policies.edit(override=ToolLimits(enabled=False))
+
+
+# What happens while it waits (a number lets so many seconds pass), and what becomes of it.
+NOT_RUN = {
+    "denied": ([deny], CallStatus.DENIED, ErrorType.DENIED, "too risky"),
+    "not decided": ([599, 1], CallStatus.EXPIRED, ErrorType.EXPIRED, "answered within 600s"),
+    "cancelled": ([cancel], CallStatus.CANCELLED, ErrorType.CANCELLED, "was not started"),
+    "allowed, then cancelled": ([allow_untold, cancel], CallStatus.NOT_STARTED, "not_started", ""),
+    "denied, then cancelled": ([deny_untold, cancel], CallStatus.DENIED, ErrorType.DENIED, ""),
+    "allowed without its tool": ([take_away, allow], CallStatus.FAILED, "unknown_tool", ""),
+    "allowed, but switched off": ([switch_off, allow], CallStatus.FAILED, "disabled", ""),
+}
+ERRORS = {CallStatus.DENIED: ToolCallDenied, CallStatus.EXPIRED: ApprovalExpired}
+
+
+@pytest.mark.parametrize(("steps", "status", "error", "words"), NOT_RUN.values(), ids=NOT_RUN)
 @on_manual_clock
-async def test_a_denied_call_never_runs_and_has_the_reason():
-    harness, approver = asking()
+async def test_what_becomes_of_a_call_that_never_runs(steps, status, error, words):
+    harness, _ = asking()
     act = harness.call("asked")
     await settle()
-    approver.say(act.live, Verdict.DENIED, reason="too risky")
+    for step in steps:
+        assert not act.task.done()
+        if callable(step):
+            step(harness, act)
+        else:
+            await advance(step)
+    await settle()
+    assert act.task.done()
     outcome = await act.outcome()
-    assert (outcome.status, outcome.error_type, outcome.disposition) == (
-        CallStatus.DENIED,
-        ErrorType.DENIED,
-        Disposition.NOT_STARTED,
+    assert (outcome.status, outcome.error_type) == (status, error)
+    assert outcome.disposition is Disposition.NOT_STARTED
+    assert words in outcome.result
+    assert outcome.result.startswith("[DENIED]") is (status is CallStatus.DENIED)
+    assert isinstance(outcome.error, ERRORS.get(status, object))
+    assert (outcome.ended_by is BY_USER) is (
+        status in {CallStatus.CANCELLED, CallStatus.NOT_STARTED}
     )
-    assert outcome.result.startswith("[DENIED]")
-    assert "too risky" in outcome.result
-    assert isinstance(outcome.error, ToolCallDenied)
     assert act.body.runs == 0
     assert harness.observer.names() == ["ended"]
-
-
-@on_manual_clock
-async def test_it_expires_after_its_approval_limit():
-    harness, _ = asking()
-    act = harness.call("asked")
-    await settle()
-    await advance(599)
-    assert not act.task.done()
-    await advance(1)
-    outcome = await act.outcome()
-    assert (outcome.status, outcome.error_type) == (CallStatus.EXPIRED, ErrorType.EXPIRED)
-    assert "nobody answered within 600s" in outcome.result
-    assert isinstance(outcome.error, ApprovalExpired)
-    assert act.body.runs == 0
-
-
-@on_manual_clock
-async def test_a_cancel_while_it_waits_is_cancelled_and_not_denied():
-    harness, _ = asking()
-    act = harness.call("asked")
-    await settle()
-    assert act.live.cancel(BY_USER)
-    outcome = await act.outcome()
-    assert (outcome.status, outcome.disposition, outcome.ended_by) == (
-        CallStatus.CANCELLED,
-        Disposition.NOT_STARTED,
-        BY_USER,
-    )
-    assert "was not started" in outcome.result
-
-
-@pytest.mark.parametrize("verdict", [Verdict.APPROVED, Verdict.DENIED])
-@on_manual_clock
-async def test_a_person_who_was_faster_than_the_cancel_counts_but_nothing_starts(verdict):
-    harness, approver = asking()
-    act = harness.call("asked")
-    await settle()
-    approver.say(act.live, verdict, tell=False)  # stored; the call has not heard of it yet
-    act.live.cancel(BY_USER)
-    outcome = await act.outcome()
-    expected = CallStatus.NOT_STARTED if verdict is Verdict.APPROVED else CallStatus.DENIED
-    assert outcome.status is expected
-    assert act.body.runs == 0
 
 
 @on_manual_clock
@@ -156,15 +163,6 @@ async def test_an_answer_may_come_from_any_thread():
     await approver.asked.wait()
     threading.Thread(target=approver.say, args=(act.live, Verdict.DENIED)).start()
     assert (await act.outcome()).status is CallStatus.DENIED
-
-
-async def test_an_earlier_decision_lets_it_through_without_a_question():
-    harness, approver = asking()
-    approver.earlier = Decision(verdict=Verdict.APPROVED, remember=True)
-    act = await harness.call("asked").running()
-    act.body.release()
-    assert (await act.outcome()).status is CallStatus.SUCCEEDED
-    assert not approver.calls
 
 
 async def test_without_anybody_to_ask_it_is_refused_in_words():
@@ -212,28 +210,6 @@ async def test_a_tool_that_changed_while_it_waited_is_asked_about_again():
     await act.running()
     act.body.release()
     await act.outcome()
-
-
-@on_manual_clock
-async def test_a_tool_that_went_away_while_it_waited_is_unknown():
-    harness, approver = asking()
-    act = harness.call("asked")
-    await settle()
-    harness.registry.unregister("asked")
-    approver.say(act.live, Verdict.APPROVED)
-    assert (await act.outcome()).error_type is ErrorType.UNKNOWN_TOOL
-
-
-@on_manual_clock
-async def test_a_tool_that_was_switched_off_while_it_waited_does_not_run():
-    approver, policies = FakeApprover(), EditedLevels()
-    harness = ExecutorHarness(approver=approver, policies=policies)
-    harness.gated("asked", approval="always")
-    act = harness.call("asked")
-    await settle()
-    policies.edit(override=ToolLimits(enabled=False))
-    approver.say(act.live, Verdict.APPROVED)
-    assert (await act.outcome()).error_type is ErrorType.DISABLED
 
 
 class TestARuleThatIsTightenedWhileACallWaitsForASlot:
@@ -342,16 +318,6 @@ async def test_a_tool_may_ask_for_some_inputs_only():
     assert (await act.outcome()).status is CallStatus.DENIED
     assert not made.needs_approval({"path": "safe"})
     assert made.needs_approval({})  # it cannot tell: a person is asked
-
-
-async def test_a_host_can_make_the_rule_stricter():
-    approver = FakeApprover()
-    harness = ExecutorHarness()
-    harness.gated("plain")
-    live = harness.executor.prepare(ToolCall(id="1", tool_name="plain"))
-    approver.earlier = Decision(verdict=Verdict.DENIED)
-    host = Host(approver=approver, approval=ApprovalRule.ALWAYS)
-    assert (await harness.executor.execute(live, host=host)).status is CallStatus.DENIED
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,9 @@ from tests.governance.core.support import (
     BY_USER,
     ExecutorHarness,
     advance,
+    finish,
     on_manual_clock,
+    one_waits,
     settle,
     start_one,
     started,
@@ -149,27 +151,18 @@ class TestNotStarted:
         self.check(call, await call.outcome())
 
     async def test_when_cancelled_in_the_queue(self):
-        harness = ExecutorHarness(limits=Limits(max_running=1))
-        harness.gated()
-        (running,) = await started(harness, "A")
-        waiting = harness.call(id="B")
-        await settle()
+        harness, running, waiting = await one_waits()
 
         waiting.live.cancel(BY_USER)
         outcome = await waiting.outcome()
-        running.body.release()
-        await running.outcome()
+        await finish(running)
         await settle()
 
         self.check(waiting, outcome)
         assert harness.observer.names("B") == ["ended"]
 
     async def test_when_cancelled_as_it_is_let_in(self):
-        harness = ExecutorHarness(limits=Limits(max_running=1))
-        harness.gated()
-        (running,) = await started(harness, "A")
-        waiting = harness.call(id="B")
-        await settle()
+        harness, running, waiting = await one_waits()
 
         # at A's end its slot is given to B, whose task has not seen it yet
         harness.observer.hooks["ended"] = lambda: waiting.live.cancel(BY_USER)
@@ -225,6 +218,18 @@ class TestCancelledScope:
         assert harness.executor.is_active("other")
         elsewhere[0].body.release()
         assert (await elsewhere[0].outcome()).status is CallStatus.SUCCEEDED
+
+    async def test_does_not_reach_a_call_that_has_ended(self):
+        harness, turn = ExecutorHarness(), CancellationToken()
+        harness.gated()
+        (ended,) = await started(harness, "A", token=turn)
+        ended.body.release()
+        await ended.outcome()
+
+        assert harness.executor.cancel_scope("scope", BY_USER) == 0
+        turn.cancel(BY_USER)
+
+        assert not ended.live.token.is_cancelled
 
     async def test_what_was_prepared_before_it_never_starts_and_what_comes_after_does(self):
         harness = ExecutorHarness()

@@ -1,6 +1,8 @@
-"""The limit of a running call moves, by hand and by edited policies, and the call obeys (T9, A3)."""
+"""The limits of a running call: when it ends, and how they move, by hand and by edited policies (T1, T5, T9, A3)."""
 
 import asyncio
+
+import pytest
 
 from governance import (
     CallStatus,
@@ -13,81 +15,151 @@ from tests.governance.core.support import (
     ExecutorHarness,
     advance,
     asking_for,
+    finish,
     on_manual_clock,
+    one_waits,
     settle,
     start_one,
     started,
 )
 
+SUCCEEDED, TIMED_OUT = CallStatus.SUCCEEDED, CallStatus.TIMED_OUT
+HINT, TOOL = TimeoutSource.HINT, TimeoutSource.TOOL
+MANUAL, OVERRIDE = TimeoutSource.MANUAL, TimeoutSource.OVERRIDE
+
+
+def by_hand(seconds):
+    return lambda harness, call: harness.executor.set_deadline(call.live, seconds, by="ada")
+
+
+def by_policy(**levels):
+    def edit(harness, _call):
+        harness.policies.edit(**levels)
+        harness.executor.apply_policies()
+
+    return edit
+
+
+def nothing_is_edited(harness, _call):
+    harness.executor.apply_policies()
+
+
+def says(output):
+    return lambda _harness, call: call.body.context.progress(output=output)
+
+
+def returns(_harness, call):
+    call.body.release()
+
+
+def hold_up(seconds):
+    """Let the loop stand still."""
+    return lambda *_: asyncio.get_running_loop().jump(seconds)
+
+
+def limits(**seconds):
+    return ToolLimits(**seconds)
+
+
+# What the tool declares (and a call asks for), the edited levels, what happens (a number lets so many seconds pass),
+# at which second the call ends, its limit then, and how the limit was moved.
+TIMELINES = {
+    "extended": (({"timeout": 5}, {}, [4, by_hand(20)]), (20, (20, MANUAL), [(5, 20)])),
+    "shortened": (({"timeout": 60}, {}, [by_hand(10)]), (10, (10, MANUAL), [(60, 10)])),
+    "shortened too late": (
+        ({"timeout": 60}, {}, [30, by_hand(10)]),
+        (30, (10, MANUAL), [(60, 10)]),
+    ),
+    "extended up to the ceiling": (
+        ({"timeout": 5}, {"default": limits(ceiling=60)}, [by_hand(7200)]),
+        (60, (60, MANUAL), [(5, 60)]),
+    ),
+    "extended, but silent": (
+        ({"timeout": 60, "idle_timeout": 5}, {}, [by_hand(600)]),
+        (5, (600, MANUAL), [(60, 600)]),
+    ),
+    "extended, and no policy is edited": (
+        ({"timeout": 5}, {}, [by_hand(20), nothing_is_edited]),
+        (20, (20, MANUAL), [(5, 20)]),
+    ),
+    "edited policy": (
+        ({}, {"override": limits(timeout=60)}, [10, by_policy(override=limits(timeout=12))]),
+        (12, (12, OVERRIDE), [(60, 12)]),
+    ),
+    "removed override": (
+        ({"timeout": 20}, {"override": limits(timeout=60)}, [by_policy()]),
+        (20, (20, TOOL), [(60, 20)]),
+    ),
+    "edited ceiling over a hint": (
+        ({"hint": 300}, {"default": limits(ceiling=600)}, [by_policy(default=limits(ceiling=60))]),
+        (60, (60, HINT), [(300, 60)]),
+    ),
+    "edited idle limit, silent": (
+        ({"timeout": 60}, {}, [by_policy(override=limits(idle_timeout=5))]),
+        (5, (60, TOOL), [(60, 60)]),
+    ),
+    "hint above the ceiling": (
+        ({"hint": 7200}, {"default": limits(ceiling=60)}, []),
+        (60, (60, HINT), []),
+    ),
+    "silent after signs of life": (
+        ({"timeout": 60, "idle_timeout": 5}, {}, [4, says(".")] * 5),
+        (25, (60, TOOL), []),
+    ),
+    "output": (({"timeout": 5}, {}, [says("line 1\n"), says("line 2\n")]), (5, (5, TOOL), [])),
+    "side effects": (({"timeout": 5, "side_effects": True}, {}, []), (5, (5, TOOL), [])),
+    "returns in time": (({"timeout": 5}, {}, [4.999, returns]), (4.999, (5, TOOL), [])),
+    "returns in the moment": (({"timeout": 5}, {}, [returns, hold_up(5)]), (5, (5, TOOL), [])),
+    "returns without a limit": (({"timeout": 0}, {}, [300, returns]), (300, (None, TOOL), [])),
+    "returns with one below zero": (({"timeout": -1}, {}, [300, returns]), (300, (None, TOOL), [])),
+}
+WORDS = {
+    "shortened too late": "within 10s",
+    "edited ceiling over a hint": "It had asked for 300s, which is more than is allowed.",
+    "hint above the ceiling": "It had asked for 7200s, which is more than is allowed.",
+    "silent after signs of life": "within 5s. It made no progress for that long.",
+}
+OUTPUT = {"silent after signs of life": ".....", "output": "line 1\nline 2\n"}
+
+
+@pytest.mark.parametrize("name", TIMELINES)
+@on_manual_clock
+async def test_a_call_ends_when_its_limits_say(name):
+    (declared, levels, steps), (at, limit, moves) = TIMELINES[name]
+    policies = EditedLevels(**levels)
+    harness = ExecutorHarness(policies=policies)
+    harness.policies = policies
+    harness.gated(**{key: value for key, value in declared.items() if key != "hint"})
+    hint = declared.get("hint")
+    (call,) = await started(harness, "A", input=hint and asking_for(hint * 1_000))
+    for step in (*steps, 300):
+        if callable(step):
+            step(harness, call)
+        else:
+            await advance(step)
+    assert call.task.done()
+    outcome = await call.outcome()
+    assert outcome.status is (SUCCEEDED if name.startswith("returns") else TIMED_OUT)
+    assert outcome.duration == pytest.approx(at)
+    assert (outcome.timeout, outcome.timeout_source) == limit
+    assert WORDS.get(name, "") in outcome.result
+    assert outcome.result.endswith(OUTPUT.get(name, ""))
+    assert ("made no progress" in outcome.result) is ("silent" in name)
+    assert ("an effect" in outcome.result) is ("side_effects" in declared)
+    changes = harness.observer.changes["A"]
+    assert [(change.from_timeout, change.to_timeout) for change in changes] == moves
+    assert all(change.source is limit[1] for change in changes)
+    assert all(change.by == ("ada" if limit[1] is MANUAL else "") for change in changes)
+    told = [notice for notice in harness.observer.names() if notice != "progressed"]
+    assert told == ["started", *["moved"] * len(moves), "ended"]
+
 
 class TestMovedDeadline:
-    """T9: the running call obeys at once."""
-
-    @on_manual_clock
-    async def test_extended_by_hand_the_call_gets_the_time(self):
-        harness, call = await start_one(timeout=5)
-
-        await advance(4)
-        assert harness.executor.set_deadline(call.live, 20, by="ada")
-        await advance(15.9)
-        assert not call.task.done()
-        await advance(0.1)
-        outcome = await call.outcome()
-
-        assert (outcome.timeout, outcome.timeout_source) == (20, TimeoutSource.MANUAL)
-        (change,) = harness.observer.changes[call.live.id]
-        assert (change.from_timeout, change.to_timeout, change.by) == (5, 20, "ada")
-        assert harness.observer.names() == ["started", "moved", "ended"]
-
-    @on_manual_clock
-    async def test_shortened_by_hand_the_call_ends_earlier(self):
-        harness, call = await start_one(timeout=60)
-
-        harness.executor.set_deadline(call.live, 10)
-        await advance(10)
-
-        assert (await call.outcome()).duration == 10
-
-    @on_manual_clock
-    async def test_shortened_to_a_moment_already_past_it_ends_now(self):
-        harness, call = await start_one(timeout=60)
-
-        await advance(30)
-        harness.executor.set_deadline(call.live, 10)
-        await settle()
-        outcome = await call.outcome()
-
-        assert (outcome.status, outcome.duration) == (CallStatus.TIMED_OUT, 30)
-        assert "within 10s" in outcome.result
-
-    @on_manual_clock
-    async def test_is_capped_by_the_ceiling(self):
-        harness, call = await start_one(
-            ExecutorHarness(policies=EditedLevels(default=ToolLimits(ceiling=60))), timeout=5
-        )
-
-        harness.executor.set_deadline(call.live, 7200)
-
-        assert call.live.timeout == 60
-        call.body.release()
-        await call.outcome()
-
-    @on_manual_clock
-    async def test_keeps_the_idle_limit(self):
-        harness, call = await start_one(timeout=60, idle_timeout=5)
-
-        harness.executor.set_deadline(call.live, 600)
-        await advance(5)
-
-        assert "made no progress" in (await call.outcome()).result
+    """T9: whatever the call is at."""
 
     @on_manual_clock
     async def test_of_a_call_that_waits_counts_from_its_start(self):
-        harness = ExecutorHarness(limits=Limits(max_running=1))
-        harness.gated(timeout=5)
-        (first,) = await started(harness, "A")
-        waiting = harness.call(id="B")
-        await settle()
+        harness, first, waiting = await one_waits(timeout=5)
 
         assert harness.executor.set_deadline(waiting.live, 60, by="ada")
         assert waiting.live.timeout == 60
@@ -126,8 +198,7 @@ class TestMovedDeadline:
 
     async def test_is_refused_after_the_end(self):
         harness, call = await start_one()
-        call.body.release()
-        await call.outcome()
+        await finish(call)
 
         assert not harness.executor.set_deadline(call.live, 10)
         assert harness.observer.changes[call.live.id] == []
@@ -140,73 +211,7 @@ class TestMovedDeadline:
         await advance(5.1)
 
         assert not harness.executor.set_deadline(call.live, 600)
-        call.body.release()
-        await call.outcome()
-
-    @on_manual_clock
-    async def test_by_an_edited_policy_a_running_call_obeys(self):
-        policies = EditedLevels(override=ToolLimits(timeout=60))
-        harness, call = await start_one(ExecutorHarness(policies=policies))
-
-        await advance(10)
-        policies.edit(override=ToolLimits(timeout=12))
-        harness.executor.apply_policies()
-        await advance(2)
-        outcome = await call.outcome()
-
-        assert (outcome.status, outcome.duration) == (CallStatus.TIMED_OUT, 12)
-        (change,) = harness.observer.changes[call.live.id]
-        assert (change.from_timeout, change.to_timeout) == (60, 12)
-        assert change.source is TimeoutSource.OVERRIDE
-
-    @on_manual_clock
-    async def test_by_a_removed_override_falls_back_to_the_tools_own(self):
-        policies = EditedLevels(override=ToolLimits(timeout=60))
-        harness, call = await start_one(ExecutorHarness(policies=policies), timeout=20)
-
-        policies.edit()
-        harness.executor.apply_policies()
-        await advance(20)
-        outcome = await call.outcome()
-
-        assert (outcome.timeout, outcome.timeout_source) == (20, TimeoutSource.TOOL)
-
-    @on_manual_clock
-    async def test_by_an_edited_ceiling_recaps_a_hint(self):
-        policies = EditedLevels(default=ToolLimits(ceiling=600))
-        harness = ExecutorHarness(policies=policies)
-        harness.gated()
-        (call,) = await started(harness, "A", input=asking_for(300_000))
-
-        policies.edit(default=ToolLimits(ceiling=60))
-        harness.executor.apply_policies()
-
-        assert (call.live.timeout, call.live.limits.policy.capped_from) == (60, 300)
-        call.body.release()
-        await call.outcome()
-
-    @on_manual_clock
-    async def test_by_an_edited_idle_limit(self):
-        policies = EditedLevels()
-        harness, call = await start_one(ExecutorHarness(policies=policies), timeout=60)
-
-        policies.edit(override=ToolLimits(idle_timeout=5))
-        harness.executor.apply_policies()
-        await advance(5)
-
-        assert "made no progress" in (await call.outcome()).result
-
-    @on_manual_clock
-    async def test_by_hand_stays_while_the_policy_does_not_change(self):
-        harness, call = await start_one(timeout=5)
-
-        harness.executor.set_deadline(call.live, 20)
-        harness.executor.apply_policies()
-
-        assert call.live.timeout == 20
-        call.body.release()
-        await call.outcome()
-        assert len(harness.observer.changes["A"]) == 1
+        await finish(call)
 
     @on_manual_clock
     async def test_by_a_policy_that_is_edited_while_the_start_is_recorded(self):
@@ -232,10 +237,7 @@ class TestMovedDeadline:
     async def test_by_a_policy_that_is_edited_while_the_call_waits(self):
         policies = EditedLevels(override=ToolLimits(timeout=60))
         harness = ExecutorHarness(policies=policies, limits=Limits(max_running=1))
-        harness.gated()
-        (running,) = await started(harness, "A")
-        waiting = harness.call(id="B")
-        await settle()
+        harness, running, waiting = await one_waits(harness)
 
         policies.edit(override=ToolLimits(timeout=5))
         harness.executor.apply_policies()
@@ -244,8 +246,7 @@ class TestMovedDeadline:
 
         assert waiting.live.timeout == 5
         assert harness.observer.changes[waiting.live.id] == []
-        waiting.body.release()
-        await waiting.outcome()
+        await finish(waiting)
 
     @on_manual_clock
     async def test_by_a_policy_comes_not_after_the_outcome(self):

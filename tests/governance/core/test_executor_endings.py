@@ -168,7 +168,10 @@ async def test_a_call_ends_as_the_table_says(cause, takes_it, limits, said):
     assert harness.observer.outcomes == [("A", outcome)]
     # The words that came after a limit are kept; after a cancel they are the result itself.
     is_late = takes_it is answers and cause is runs_out_of_time
-    assert [late.text for _, late in harness.observer.late] == ["real"] * is_late
+    assert [(late.kind, late.text) for _, late in harness.observer.late] == [
+        ("returned", "real")
+    ] * is_late
+    assert ("real" in outcome.result) is (said is SUCCEEDED)
     assert harness.executor.abandoned == is_waited_for
     assert harness.executor.limiter.running == 0
     call.body.release()

@@ -16,6 +16,7 @@ from tests.governance.core.support import (
     BY_USER,
     ExecutorHarness,
     advance,
+    finish,
     on_manual_clock,
     settle,
     start_one,
@@ -107,8 +108,7 @@ class TestObserver:
         quick.live.cancel(BY_USER)
         slow.live.cancel(BY_USER)
         await advance(0.5)
-        slow.body.release()
-        await slow.outcome()
+        await finish(slow)
 
         assert harness.observer.names("A") == ["started", "ended"]
         assert harness.observer.names("B") == ["started", "cancelling", "ended"]
@@ -122,8 +122,7 @@ class TestObserver:
         await advance(4.9)
         assert harness.observer.names() == ["started"]
         await advance(10.6)
-        call.body.release()
-        await call.outcome()
+        await finish(call)
 
         assert Counter(harness.observer.names())["progressed"] == 3
 
@@ -137,8 +136,7 @@ class TestObserver:
             call.body.context.progress("working")
             await advance(0.01)
         assert call.live.last_progress.message == "working"
-        call.body.release()
-        await call.outcome()
+        await finish(call)
 
         assert 1 <= Counter(harness.observer.names())["progressed"] <= 2
 
@@ -169,8 +167,7 @@ class TestObserver:
 
     async def test_progress_after_the_end_is_not_taken(self):
         _, call = await start_one()
-        call.body.release()
-        await call.outcome()
+        await finish(call)
 
         call.body.context.progress("too late", output="too late")
 

@@ -14,6 +14,7 @@ from tests.governance.core.support import (
     BY_USER,
     ExecutorHarness,
     advance,
+    finish,
     on_manual_clock,
     settle,
     start_one,
@@ -66,9 +67,7 @@ class TestParallel:
         await settle()
         assert after.body.runs == 0
         alone.body.release()
-        await after.running()
-        after.body.release()
-        await after.outcome()
+        await finish(after)
 
     @on_manual_clock
     async def test_a_call_says_after_half_a_second_what_it_waits_for(self):
@@ -92,9 +91,7 @@ class TestParallel:
         second.body.release()
         await alone.running()
         alone.body.release()
-        await after.running()
-        after.body.release()
-        await after.outcome()
+        await finish(after)
         assert harness.observer.names("D") == ["queued", "started", "ended"]
 
     @on_manual_clock
@@ -111,46 +108,14 @@ class TestParallel:
             assert harness.observer.waits == [("B", Obstacle(kind=kind))]
             waiting.live.cancel(BY_USER)
             await waiting.outcome()
-            first.body.release()
-            await first.outcome()
+            await finish(first)
 
     @on_manual_clock
     async def test_a_call_that_starts_at_once_never_waited(self):
         harness, call = await start_one()
         await advance(5)
         assert harness.observer.waits == []
-        call.body.release()
-        await call.outcome()
-
-    async def test_an_exclusive_call_is_not_held_up_for_ever_by_newcomers(self):
-        harness = ExecutorHarness()
-        harness.gated()
-        harness.gated("alone", concurrency="exclusive")
-        (first,) = await started(harness, "A")
-        alone = harness.call("alone", id="B")
-        newcomers = [harness.call(id=f"new-{number}") for number in range(5)]
-        await settle()
-
-        first.body.release()
-        await alone.running()
-
-        assert [call.body.runs for call in newcomers] == [0] * 5
-        alone.body.release()
-        for call in newcomers:
-            (await call.running()).body.release()
-            await call.outcome()
-
-    async def test_an_exclusive_call_does_not_hold_up_another_scope(self):
-        harness = ExecutorHarness()
-        harness.gated("alone", concurrency="exclusive")
-
-        one, other = harness.call("alone", scope="a"), harness.call("alone", scope="b")
-        await one.running()
-        await other.running()
-
-        for call in (one, other):
-            call.body.release()
-            await call.outcome()
+        await finish(call)
 
     @on_manual_clock
     async def test_a_slot_is_free_again_after_a_call_was_abandoned(self):
@@ -178,8 +143,7 @@ class TestParallel:
         assert third.body.runs == 0
         for call in running:
             call.body.release()
-        (await third.running()).body.release()
-        await third.outcome()
+        await finish(third)
 
 
 class TestSupersede:
@@ -206,10 +170,8 @@ class TestSupersede:
         await settle()
 
         assert (first.body.cancels, second.body.runs) == (1, 0)
-        first.body.release()
-        await first.outcome()
-        (await second.running()).body.release()
-        await second.outcome()
+        await finish(first)
+        await finish(second)
 
     @on_manual_clock
     async def test_one_that_still_waits_never_starts(self):
@@ -222,8 +184,7 @@ class TestSupersede:
 
         assert (await second.outcome()).status is CallStatus.NOT_STARTED
         first.body.release()
-        (await third.running()).body.release()
-        await third.outcome()
+        await finish(third)
 
     async def test_other_scopes_and_other_tools_are_left_alone(self):
         harness = ExecutorHarness()
@@ -265,9 +226,7 @@ class TestQueue:
         assert (outcome.status, outcome.error_type) == (CallStatus.FAILED, ErrorType.QUEUE_FULL)
         assert outcome.disposition is Disposition.NOT_STARTED
         assert "try again" in outcome.result
-        for call in (running, waiting):
-            (await call.running()).body.release()
-            await call.outcome()
+        await finish(running, waiting)
 
     @on_manual_clock
     async def test_that_takes_too_long_gives_up(self):
@@ -281,5 +240,4 @@ class TestQueue:
 
         assert outcome.error_type is ErrorType.QUEUE_TIMEOUT
         assert (outcome.queued, outcome.duration, waiting.body.runs) == (30, 0, 0)
-        running.body.release()
-        await running.outcome()
+        await finish(running)

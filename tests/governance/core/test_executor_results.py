@@ -29,6 +29,7 @@ from tests.governance.core.support import (
     advance,
     asking_for,
     on_manual_clock,
+    one_waits,
     settle,
     start_one,
     started,
@@ -41,6 +42,11 @@ question = contextvars.ContextVar("question", default="nobody asked")
 
 class Odd(BaseException):
     """What `except Exception` lets pass."""
+
+
+class Unspeakable(Exception):
+    def __str__(self):
+        raise RuntimeError
 
 
 class TestResult:
@@ -163,12 +169,13 @@ class TestFailure:
             '[ERROR] Tool "gated" failed with ValueError (code execution_error).'
         )
         assert "s3cret" not in outcome.result + outcome.detail
+        assert isinstance(outcome.error.__cause__, ValueError)
         assert "A tool raised" in caplog.messages
 
     async def test_is_told_by_its_text_too_where_that_is_allowed_masked_and_capped(self):
         harness = ExecutorHarness(
             policies=EditedLevels(setting=ToolLimits(error_text=True)),
-            mask=lambda text: mask(text, known=["garden-gate"]),
+            mask=lambda text: mask(text, secrets=["garden-gate"]),
         )
         harness.gated()
         (call,) = await started(harness, "A")
@@ -184,57 +191,32 @@ class TestFailure:
         assert len(said) == 500
         assert "s3cret" not in outcome.result + outcome.detail
 
-    async def test_that_cannot_even_be_read_is_told_by_its_kind(self):
-        class Unspeakable(Exception):
-            def __str__(self):
-                raise RuntimeError
-
-        _, call = await start_one(
-            ExecutorHarness(policies=EditedLevels(setting=ToolLimits(error_text=True)))
-        )
-
-        call.body.fail(Unspeakable())
-        outcome = await call.outcome()
-
-        assert "failed with Unspeakable (code execution_error). The details" in outcome.result
-
-    async def test_that_a_tool_words_itself_is_read_as_it_is(self):
-        _, call = await start_one()
-
-        call.body.fail(ToolFailed("No such file: a.txt. List the directory first."))
-        outcome = await call.outcome()
-
-        assert outcome.result == "No such file: a.txt. List the directory first."
-        assert outcome.is_error
-
-    async def test_that_a_tool_words_itself_at_length_says_what_is_left_out(self):
-        _, call = await start_one(ExecutorHarness(result_limit=1000))
-
-        call.body.fail(ToolFailed("x" * 5_000))
-
-        assert "… 4 000 characters left out …" in (await call.outcome()).result
-
-    async def test_of_a_call_that_the_tool_governed_itself_is_told_in_its_words(self):
-        _, call = await start_one()
-
-        call.body.fail(ToolTimeoutError("inner", 3))
-
-        assert "Tool 'inner' did not respond within 3s." in (await call.outcome()).result
-
-    async def test_keeps_the_output_so_far(self):
-        _, call = await start_one()
+    @pytest.mark.parametrize(
+        ("error", "words"),
+        [
+            (ToolFailed("No such file: a.txt."), "No such file: a.txt."),
+            (ToolFailed("x" * 5_000), "… 4 000 characters left out …"),
+            (ToolTimeoutError("inner", 3), "Tool 'inner' did not respond within 3s."),
+            (TimeoutError(), "failed with TimeoutError (code execution_error)"),
+            (Unspeakable(), "failed with Unspeakable (code execution_error). The details"),
+        ],
+        ids=["worded", "worded at length", "of a call of its own", "a timeout", "unreadable"],
+    )
+    async def test_is_told_in_the_tools_words_or_by_its_kind(self, error, words):
+        policies = EditedLevels(setting=ToolLimits(error_text=True))
+        _, call = await start_one(ExecutorHarness(result_limit=1000, policies=policies))
 
         call.body.context.progress(output="so far")
-        call.body.fail(OSError())
+        call.body.fail(error)
+        outcome = await call.outcome()
 
-        assert (await call.outcome()).result.endswith("\nso far")
-
-    async def test_a_timeout_error_of_the_tool_itself_is_not_the_calls_timeout(self):
-        _, call = await start_one()
-
-        call.body.fail(TimeoutError())
-
-        assert (await call.outcome()).error_type is ErrorType.EXECUTION_ERROR
+        assert outcome.error_type is ErrorType.EXECUTION_ERROR
+        assert words in outcome.result
+        assert outcome.is_error
+        if isinstance(error, ToolFailed):
+            assert "so far" not in outcome.result  # the tool has said what is worth reading
+        else:
+            assert outcome.result.endswith("\nso far")
 
     @pytest.mark.parametrize(
         "error", [*EXITS, StopIteration, GeneratorExit, Odd, asyncio.CancelledError, Cancelled]
@@ -249,6 +231,8 @@ class TestFailure:
             CallStatus.FAILED,
             ErrorType.EXECUTION_ERROR,
         )
+        if error in EXITS:
+            assert f"failed with {error.__name__} " in outcome.result
 
     @on_manual_clock
     async def test_a_task_that_others_cancel_before_its_first_step_ends_its_call(self):
@@ -324,10 +308,7 @@ class TestRefusal:
     async def test_of_a_tool_that_is_switched_off_while_its_call_waits(self):
         policies = EditedLevels()
         harness = ExecutorHarness(policies=policies, limits=Limits(max_running=1))
-        harness.gated()
-        (running,) = await started(harness, "A")
-        waiting = harness.call(id="B")
-        await settle()
+        harness, running, waiting = await one_waits(harness)
 
         policies.edit(override=ToolLimits(enabled=False))
         harness.executor.apply_policies()

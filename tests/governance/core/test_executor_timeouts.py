@@ -11,14 +11,11 @@ from governance import (
     Disposition,
     ErrorType,
     Isolation,
-    TimeoutSource,
-    ToolLimits,
     make_tool,
 )
 from governance.core.invokers.thread import ThreadInvoker
 from tests.governance.core.support import (
     BY_USER,
-    EditedLevels,
     ExecutorHarness,
     advance,
     asking_for,
@@ -46,75 +43,6 @@ class TestTimeout:
         assert "s3cret" not in caplog.text
 
     @on_manual_clock
-    async def test_does_not_come_just_in_time(self):
-        harness, call = await start_one(timeout=5)
-
-        await advance(4.999)
-        call.body.release()
-        await settle()
-        await advance(60)
-
-        assert (await call.outcome()).status is CallStatus.SUCCEEDED
-        assert harness.observer.names() == ["started", "ended"]
-
-    @on_manual_clock
-    async def test_does_not_come_when_the_body_ends_in_the_very_moment(self):
-        harness, call = await start_one(timeout=5)
-
-        call.body.release()
-        asyncio.get_running_loop().jump(5)
-        await settle()
-
-        assert (await call.outcome()).status is CallStatus.SUCCEEDED
-        assert harness.observer.names() == ["started", "ended"]
-
-    @pytest.mark.parametrize("timeout", [0, -1])
-    @on_manual_clock
-    async def test_never_comes_without_a_limit(self, timeout):
-        _, call = await start_one(timeout=timeout)
-
-        await advance(300)
-        call.body.release()
-        outcome = await call.outcome()
-
-        assert (outcome.status, outcome.timeout) == (CallStatus.SUCCEEDED, None)
-
-    @pytest.mark.parametrize("side_effects", [True, False])
-    @on_manual_clock
-    async def test_of_a_mutating_tool_that_ended_warns_of_its_effect(self, side_effects):
-        _, call = await start_one(timeout=5, side_effects=side_effects)
-
-        await advance(5)
-
-        assert ("may have had an effect" in (await call.outcome()).result) is side_effects
-
-    @on_manual_clock
-    async def test_keeps_the_output_so_far(self):
-        _, call = await start_one(timeout=5)
-
-        call.body.context.progress(output="line 1\n")
-        call.body.context.progress(output="line 2\n")
-        await advance(5)
-
-        assert (await call.outcome()).result.endswith("line 1\nline 2\n")
-
-    @on_manual_clock
-    async def test_of_silence_leaves_a_tool_alone_that_reports(self):
-        _, call = await start_one(timeout=60, idle_timeout=5)
-
-        for _ in range(5):
-            await advance(4)
-            call.body.context.progress(output=".")
-        await advance(4.9)
-        assert not call.task.done()
-        await advance(0.1)
-        outcome = await call.outcome()
-
-        assert outcome.status is CallStatus.TIMED_OUT
-        assert "within 5s. It made no progress for that long." in outcome.result
-        assert outcome.result.endswith(".....")
-
-    @on_manual_clock
     async def test_of_one_leaves_the_others_their_results(self):
         harness = ExecutorHarness()
         harness.gated(timeout=60)
@@ -127,19 +55,6 @@ class TestTimeout:
             call.body.release(call.live.id)
 
         assert [(await call.outcome()).result for call in calls] == ["A", "C"]
-
-    @on_manual_clock
-    async def test_a_hint_is_capped_and_the_model_is_told(self):
-        harness = ExecutorHarness(policies=EditedLevels(default=ToolLimits(ceiling=60)))
-        harness.gated()
-        (call,) = await started(harness, "A", input=asking_for(7_200_000))
-
-        assert (call.live.limits.policy.capped_from, call.live.timeout) == (7200, 60)
-        await advance(60)
-        outcome = await call.outcome()
-
-        assert outcome.timeout_source == TimeoutSource.HINT
-        assert "It had asked for 7200s, which is more than is allowed." in outcome.result
 
 
 class TestReturnAfterTheLimit:
@@ -217,25 +132,6 @@ class TestLateResult:
         assert "late words" not in outcome.result
         assert harness.observer.outcomes == [("A", outcome)]
         assert harness.observer.names() == ["started", "cancelling", "ended", "late"]
-
-    @on_manual_clock
-    async def test_in_the_grace_of_a_timeout_is_late_too(self):
-        harness, call = await start_one(timeout=5)
-        call.body.last_words = "late words"
-
-        await advance(5)
-        outcome = await call.outcome()
-        await settle()
-
-        assert (outcome.status, outcome.disposition) == (
-            CallStatus.TIMED_OUT,
-            Disposition.SETTLED,
-        )
-        assert "late words" not in outcome.result
-        assert [(late.kind, late.text) for _, late in harness.observer.late] == [
-            ("returned", "late words")
-        ]
-        assert harness.executor.abandoned == 0
 
     @pytest.mark.parametrize(
         ("end", "late"),

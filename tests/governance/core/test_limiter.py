@@ -71,119 +71,95 @@ def inside(*visitors):
     return [visitor.is_in for visitor in visitors]
 
 
-class TestLimits:
-    async def test_the_process_limit_holds_over_all_scopes(self):
-        limiter = Limiter(Limits(max_running=2))
+EXCLUSIVE, SUPERSEDE = {"concurrency": "exclusive"}, {"concurrency": "supersede"}
+CAPPED, IN_THREAD = {"tool": "capped", "cap": 1}, {"isolation": "thread"}
+ONE_IN_ALL, ONE_IN_SCOPE = Limits(max_running=1), Limits(max_running_per_scope=1)
+# Who arrives one after the other, who of them is in, and who is once the first has left.
+DOORS = {
+    "the process limit holds over all scopes": (
+        Limits(max_running=2),
+        [("a", {}), ("b", {}), ("c", {})],
+        (True, True, False),
+        (True, True),
+    ),
+    "the scope limit lets other scopes pass": (
+        ONE_IN_SCOPE,
+        [("a", {}), ("a", {}), ("b", {})],
+        (True, False, True),
+        (True, True),
+    ),
+    "the tool limit lets other tools pass": (
+        Limits(),
+        [("a", CAPPED), ("b", CAPPED), ("b", {})],
+        (True, False, True),
+        (True, True),
+    ),
+    "the capacity of an isolation lets others pass": (
+        Limits(),
+        [("a", IN_THREAD), ("b", IN_THREAD), ("b", {})],
+        (True, False, True),
+        (True, True),
+    ),
+    "an exclusive one keeps its scope to itself": (
+        Limits(),
+        [("a", EXCLUSIVE), ("a", {}), ("a", {}), ("a", EXCLUSIVE), ("b", EXCLUSIVE)],
+        (True, False, False, False, True),
+        (True, True, False, True),
+    ),
+    "an exclusive one waits for an empty scope and is not overtaken there": (
+        Limits(),
+        [("a", {}), ("a", EXCLUSIVE), ("a", {}), ("a", {}), ("b", {})],
+        (True, False, False, False, True),
+        (True, False, False, True),
+    ),
+    "a superseding one runs beside no other of its tool in its scope": (
+        Limits(),
+        [("a", SUPERSEDE), ("a", SUPERSEDE), ("b", SUPERSEDE), ("a", {"tool": "x", **SUPERSEDE})],
+        (True, False, True, True),
+        (True, True, True),
+    ),
+    "a queue that is full of one scope refuses nobody who fits": (
+        Limits(max_running_per_scope=1, max_queued=1),
+        [("a", {}), ("a", {}), ("b", {})],
+        (True, False, True),
+        (True, True),
+    ),
+}
 
-        visitors = await arrive(limiter, "a", "b", "c")
 
-        assert inside(*visitors) == [True, True, False]
-        assert (limiter.running, limiter.queued) == (2, 1)
-        visitors[0].leave()
+@pytest.mark.parametrize(("limits", "arrivals", "at_first", "then"), DOORS.values(), ids=DOORS)
+async def test_who_is_let_in(limits, arrivals, at_first, then):
+    limiter = Limiter(limits, capacities={Isolation.THREAD: 1})
+    visitors = [
+        visitor for scope, facts in arrivals for visitor in await arrive(limiter, scope, **facts)
+    ]
+    assert tuple(inside(*visitors)) == at_first
+    assert (limiter.running, limiter.queued) == (at_first.count(True), at_first.count(False))
+    visitors[0].leave()
+    await settle()
+    assert tuple(inside(*visitors[1:])) == then
+
+
+async def test_those_who_wait_get_in_in_the_order_of_their_arrival():
+    limiter = Limiter(ONE_IN_ALL)
+    visitors = await arrive(limiter, *"abcd")
+    order = []
+    for _ in visitors:
+        (current,) = [visitor for visitor in visitors if visitor.is_in]
+        order.append(visitors.index(current))
+        current.leave()
         await settle()
-        assert inside(*visitors) == [False, True, True]
-
-    async def test_the_scope_limit_lets_other_scopes_pass(self):
-        limiter = Limiter(Limits(max_running_per_scope=1))
-
-        visitors = await arrive(limiter, "a", "a", "b")
-
-        assert inside(*visitors) == [True, False, True]
-
-    async def test_the_tool_limit_lets_other_tools_pass(self):
-        limiter = Limiter(Limits())
-        first, second = await arrive(limiter, "a", "b", tool="capped", cap=1)
-        (other,) = await arrive(limiter, "b", tool="other")
-
-        assert inside(first, second, other) == [True, False, True]
-        first.leave()
-        await settle()
-        assert second.is_in
-
-    async def test_the_capacity_of_an_isolation_lets_other_isolations_pass(self):
-        limiter = Limiter(Limits(), capacities={Isolation.THREAD: 1})
-        first, second = await arrive(limiter, "a", "b", isolation="thread")
-        (other,) = await arrive(limiter, "b", isolation="async")
-
-        assert inside(first, second, other) == [True, False, True]
-        first.leave()
-        await settle()
-        assert second.is_in
-
-    async def test_those_who_wait_get_in_in_the_order_of_their_arrival(self):
-        limiter = Limiter(Limits(max_running=1))
-        visitors = await arrive(limiter, *"abcd")
-
-        order = []
-        for _ in visitors:
-            (current,) = [visitor for visitor in visitors if visitor.is_in]
-            order.append(visitors.index(current))
-            current.leave()
-            await settle()
-
-        assert order == [0, 1, 2, 3]
+    assert order == [0, 1, 2, 3]
 
 
-class TestExclusive:
-    async def test_waits_until_its_scope_is_empty(self):
-        limiter = Limiter(Limits())
-        (running,) = await arrive(limiter, "a")
-        (exclusive,) = await arrive(limiter, "a", concurrency="exclusive")
-
-        assert not exclusive.is_in
-        running.leave()
-        await settle()
-        assert exclusive.is_in
-
-    async def test_keeps_its_scope_to_itself(self):
-        limiter = Limiter(Limits())
-        (exclusive,) = await arrive(limiter, "a", concurrency="exclusive")
-        later = await arrive(limiter, "a", "a")
-        (rival,) = await arrive(limiter, "a", concurrency="exclusive")
-
-        assert inside(*later, rival) == [False, False, False]
-        exclusive.leave()
-        await settle()
-        assert inside(*later, rival) == [True, True, False]
-
-    async def test_does_not_hold_up_another_scope(self):
-        limiter = Limiter(Limits())
-        await arrive(limiter, "a", concurrency="exclusive")
-
-        (other,) = await arrive(limiter, "b", concurrency="exclusive")
-
-        assert other.is_in
-
-    async def test_that_waits_is_not_overtaken_by_its_scope(self):
-        limiter = Limiter(Limits())
-        (running,) = await arrive(limiter, "a")
-        (exclusive,) = await arrive(limiter, "a", concurrency="exclusive")
-        later = await arrive(limiter, "a", "a", "b")
-
-        assert inside(*later) == [False, False, True]
-        running.leave()
-        await settle()
-        assert inside(exclusive, *later) == [True, False, False, True]
-
-    async def test_that_gives_up_waiting_lets_those_behind_it_in(self):
-        limiter = Limiter(Limits())
-        await arrive(limiter, "a")
-        (exclusive,) = await arrive(limiter, "a", concurrency="exclusive")
-        (behind,) = await arrive(limiter, "a")
-
-        exclusive.token.cancel(BY_USER)
-        await settle()
-
-        assert behind.is_in
-
-
-class TestSupersede:
-    async def test_never_runs_beside_another_call_of_its_tool_in_its_scope(self):
-        limiter = Limiter(Limits())
-        first, second, elsewhere = await arrive(limiter, "a", "a", "b", concurrency="supersede")
-        (other,) = await arrive(limiter, "a", tool="other", concurrency="supersede")
-
-        assert inside(first, second, elsewhere, other) == [True, False, True, True]
+async def test_an_exclusive_one_that_gives_up_waiting_lets_those_behind_it_in():
+    limiter = Limiter(Limits())
+    await arrive(limiter, "a")
+    (exclusive,) = await arrive(limiter, "a", concurrency="exclusive")
+    (behind,) = await arrive(limiter, "a")
+    exclusive.token.cancel(BY_USER)
+    await settle()
+    assert behind.is_in
 
 
 class TestQueue:
@@ -196,14 +172,6 @@ class TestQueue:
             await visitors[2].task
         assert visitors[1].waits
         assert limiter.queued == 1
-
-    async def test_that_is_full_of_one_scope_does_not_refuse_who_fits_at_once(self):
-        limiter = Limiter(Limits(max_running=10, max_running_per_scope=1, max_queued=1))
-        await arrive(limiter, "a", "a")
-
-        (other,) = await arrive(limiter, "b")
-
-        assert other.is_in
 
     async def test_of_length_zero_refuses_whoever_does_not_fit(self):
         limiter = Limiter(Limits(max_running=1, max_queued=0))

@@ -1,5 +1,6 @@
 """A turn that goes in circles is warned, then halted; one that gets on is left alone (A4)."""
 
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from governance.core.loop_detector import LoopAction, LoopDetector, LoopKind
 
 OK, WARN, HALT = LoopAction.OK, LoopAction.WARN, LoopAction.HALT
+ESCALATES = [OK, OK, WARN, WARN, HALT]
 
 
 def detector(**changes):
@@ -22,9 +24,60 @@ def actions(loops, calls, *, is_error=False):
     ]
 
 
-def test_same_call_with_same_result_is_warned_then_halted():
-    seen = actions(detector(), [("read", {"path": "a"}, "text")] * 6)
-    assert seen == [OK, OK, WARN, WARN, HALT, HALT]
+Observed = tuple[str, dict[str, Any], str | None]  # name, input, result
+A_B: list[Observed] = [("a", {}, "x"), ("b", {}, "y")]
+A_B_C: list[Observed] = [*A_B, ("c", {}, "z")]
+SAME: Observed = ("tool", {}, "same")
+REFUSED: Observed = ("tool", {}, None)
+KEYS = [{"a": 1, "b": {"c": 2, "d": 3}}, {"b": {"d": 3, "c": 2}, "a": 1}]
+# What is called with which input and result (None = refused), and what becomes of each call.
+PATTERNS: dict[str, tuple[list[Observed], list[Any]]] = {
+    "the same call": ([("read", {"path": "a"}, "text")] * 6, [OK, OK, WARN, WARN, HALT, HALT]),
+    "other inputs": ([("read", {"path": str(n)}, "same") for n in range(20)], [OK] * 20),
+    "other tools": ([(f"tool{n}", {}, "same") for n in range(20)], [OK] * 20),
+    "keys in another order": (
+        [("tool", KEYS[n % 2], "same") for n in range(5)],
+        [OK, OK, WARN, WARN, HALT],
+    ),
+    "items in another order": (
+        [("t", {"items": [n, n + 1]}, "same") for n in range(10)],
+        [OK] * 10,
+    ),
+    "polling": ([("poll", {}, f"{n} % done") for n in range(30)], [OK] * 30),
+    "polling that flips": ([("poll", {}, f"state {n % 2}") for n in range(30)], [OK] * 30),
+    "polling that stands still, then moves": (
+        [*[("poll", {}, "50 %")] * 4, *[("poll", {}, "60 %")] * 2],
+        [OK, OK, WARN, WARN, OK, OK],
+    ),
+    "two in turn": (A_B * 5, [*[OK] * 5, *[WARN] * 4, HALT]),
+    "two in turn, one with other inputs": (
+        [
+            ("edit", {"n": n // 2}, "ok") if n % 2 == 0 else ("test", {}, "1 failed")
+            for n in range(20)
+        ],
+        [OK] * 20,
+    ),
+    "two in turn, one with other results": (
+        [("a", {}, "same") if n % 2 == 0 else ("b", {}, f"{n} done") for n in range(20)],
+        [OK] * 20,
+    ),
+    "three in turn": (A_B_C * 5, [*[OK] * 8, *[WARN] * 6, HALT]),
+    "a call that is refused in the end": ([SAME, SAME, SAME, REFUSED, REFUSED], ESCALATES),
+    "a call that is refused from the start": ([REFUSED] * 5, ESCALATES),
+    "no valid Unicode": ([("tool", {"x": "\ud800"}, "\udfff")] * 5, ESCALATES),
+}
+
+
+@pytest.mark.parametrize(("calls", "expected"), PATTERNS.values(), ids=PATTERNS)
+def test_what_goes_in_circles_is_warned_then_halted(calls, expected):
+    assert actions(detector(), calls) == expected
+
+
+def test_two_calls_in_turn_are_named():
+    loops = detector()
+    actions(loops, A_B * 5)
+    verdict = loops.observe("a", {}, "x", is_error=False)
+    assert verdict.kind is LoopKind.ALTERNATING_CALLS
 
 
 def test_verdict_says_what_was_seen_and_what_comes():
@@ -38,66 +91,10 @@ def test_verdict_says_what_was_seen_and_what_comes():
     assert verdicts[4].text.endswith("The turn was halted automatically.")
 
 
-def test_different_inputs_are_no_loop():
-    assert actions(detector(), [("read", {"path": str(n)}, "same") for n in range(20)]) == [OK] * 20
-
-
-def test_different_tools_are_no_loop():
-    assert actions(detector(), [(f"tool{n}", {}, "same") for n in range(20)]) == [OK] * 20
-
-
-def test_order_of_keys_makes_no_difference():
-    inputs = [{"a": 1, "b": {"c": 2, "d": 3}}, {"b": {"d": 3, "c": 2}, "a": 1}]
-    seen = actions(detector(), [("tool", inputs[n % 2], "same") for n in range(5)])
-    assert seen[-1] is HALT
-
-
-def test_order_of_items_in_a_list_does():
-    seen = actions(detector(), [("tool", {"items": [n, n + 1]}, "same") for n in range(10)])
-    assert set(seen) == {OK}
-
-
-def test_polling_with_a_changing_result_is_no_loop():
-    assert actions(detector(), [("poll", {}, f"{n} % done") for n in range(30)]) == [OK] * 30
-
-
-def test_polling_that_flips_between_two_results_is_no_loop():
-    assert actions(detector(), [("poll", {}, f"state {n % 2}") for n in range(30)]) == [OK] * 30
-
-
-def test_polling_that_stands_still_is_a_loop_until_it_moves_again():
-    loops = detector()
-    assert actions(loops, [("poll", {}, "50 %")] * 4)[-1] is WARN
-    assert actions(loops, [("poll", {}, "60 %")] * 2) == [OK, OK]
-
-
-def test_two_calls_taking_turns_with_stable_results_are_a_loop():
-    loops = detector()
-    seen = actions(loops, [("a", {}, "x"), ("b", {}, "y")] * 5)
-    assert seen[:5] == [OK] * 5
-    assert seen[5] is WARN
-    assert seen[-1] is HALT
-    verdict = loops.observe("a", {}, "x", is_error=False)
-    assert verdict.kind is LoopKind.ALTERNATING_CALLS
-
-
-def test_two_calls_taking_turns_with_progress_are_no_loop():
-    loops = detector()
-    for n in range(10):
-        assert actions(loops, [("edit", {"n": n}, "ok"), ("test", {}, "1 failed")]) == [OK, OK]
-    for n in range(10):
-        assert actions(loops, [("a", {}, "same"), ("b", {}, f"{n} done")]) == [OK, OK]
-
-
-def test_a_cycle_of_three_calls_is_a_loop():
-    seen = actions(detector(), [("a", {}, "x"), ("b", {}, "y"), ("c", {}, "z")] * 5)
-    assert (seen[8], seen[-1]) == (WARN, HALT)
-
-
 def test_errors_in_a_row_are_warned_then_halted():
     loops = detector()
     seen = actions(loops, [("tool", {"n": n}, f"error {n}") for n in range(5)], is_error=True)
-    assert seen == [OK, OK, WARN, WARN, HALT]
+    assert seen == ESCALATES
     assert (
         loops.observe("tool", {"n": 9}, "error 9", is_error=True).kind is LoopKind.ERRORS_IN_A_ROW
     )
@@ -112,13 +109,6 @@ def test_a_success_ends_a_row_of_errors():
         OK,
         OK,
     ]
-
-
-def test_repeated_timeouts_of_one_call_are_a_loop():
-    seen = actions(
-        detector(), [("fetch", {"url": "u"}, '[TIMEOUT] Tool "fetch" …')] * 5, is_error=True
-    )
-    assert seen == [OK, OK, WARN, WARN, HALT]
 
 
 @pytest.mark.parametrize(
@@ -149,16 +139,6 @@ def test_a_count_in_the_result_is_progress(text):
     assert set(actions(detector(), [("tool", {}, text.format(n)) for n in range(9)])) == {OK}
 
 
-def test_a_refused_call_is_recorded_so_that_refusing_escalates():
-    loops = detector()
-    assert actions(loops, [("tool", {}, "same")] * 3)[-1] is WARN
-    assert actions(loops, [("tool", {}, None)] * 2) == [WARN, HALT]
-
-
-def test_a_call_refused_from_the_start_is_a_loop_as_well():
-    assert actions(detector(), [("tool", {}, None)] * 5)[-1] is HALT
-
-
 def test_an_exempt_tool_never_triggers_and_hides_no_loop():
     loops = detector(exempt={"wait"})
     assert actions(loops, [("wait", {}, "same")] * 20, is_error=True) == [OK] * 20
@@ -170,9 +150,9 @@ def test_an_exempt_tool_never_triggers_and_hides_no_loop():
 def test_exemption_is_looked_up_at_each_call():
     exempt = {"tool"}
     loops = detector(exempt=exempt)
-    assert actions(loops, [("tool", {}, "same")] * 9)[-1] is OK
+    assert actions(loops, [SAME] * 9)[-1] is OK
     exempt.clear()
-    assert actions(loops, [("tool", {}, "same")] * 5)[-1] is HALT
+    assert actions(loops, [SAME] * 5)[-1] is HALT
 
 
 def test_parallel_calls_of_one_step_count_once():
@@ -197,12 +177,11 @@ def test_failing_parallel_steps_are_halted_whatever_the_window():
 
 @pytest.mark.parametrize("loops", [LoopDetector.off(), detector(warn_after=None)])
 def test_switched_off_it_finds_nothing(loops):
-    assert set(actions(loops, [("tool", {}, "same")] * 30, is_error=True)) == {OK}
+    assert set(actions(loops, [SAME] * 30, is_error=True)) == {OK}
 
 
 def test_without_a_halt_it_only_warns():
-    loops = detector(halt_after=None)
-    assert actions(loops, [("tool", {}, "same")] * 30)[-1] is WARN
+    assert actions(detector(halt_after=None), [SAME] * 30)[-1] is WARN
 
 
 @pytest.mark.parametrize(
@@ -233,10 +212,6 @@ def test_it_remembers_no_more_than_its_window_and_no_results():
         loops.observe("tool", {"n": n}, "x" * 10_000, is_error=False)
     assert len(loops._recent) == 6
     assert all(len(seen.call) == len(seen.result) == 16 for seen in loops._recent)
-
-
-def test_text_that_is_not_valid_unicode_is_compared_too():
-    assert actions(detector(), [("tool", {"x": "\ud800"}, "\udfff")] * 5)[-1] is HALT
 
 
 @given(

@@ -83,11 +83,17 @@ def test_what_an_agent_needs_is_left_in(text):
     assert mask(text) == text
 
 
+def test_a_secret_that_begins_like_another_one_is_masked_to_its_end():
+    assert (
+        mask("the garden-gate is open", secrets=["garden", "garden-gate"]) == f"the {MASK} is open"
+    )
+
+
 def test_what_is_known_to_be_secret_is_masked_wherever_it_stands(monkeypatch):
     monkeypatch.setenv("SHOP_API_KEY", "tulip-mill")
     monkeypatch.setenv("PLAIN_NAME", "daffodil")
     monkeypatch.setenv("SHORT_TOKEN", "abc")
-    masked = mask("tulip-mill, daffodil, abc, garden-gate", known=["garden-gate", ""])
+    masked = mask("tulip-mill, daffodil, abc, garden-gate", secrets=["garden-gate", ""])
     assert masked == f"{MASK}, daffodil, abc, {MASK}"
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from governance.core import model_messages
+from governance.core import outcomes
 from governance.core.cancel_reasons import CancelReason
 from governance.core.cancellation import Cancellation
 from governance.core.deadline import Limit
@@ -16,14 +16,12 @@ def timeout_text(**facts):
         "side_effects": False,
         "partial": "",
     }
-    return model_messages.timeout_text("fetch", **{**defaults, **facts})
+    return outcomes.timeout_text("fetch", **{**defaults, **facts})
 
 
 def cancelled_text(reason=CancelReason.USER, **facts):
     defaults = {"is_settled": True, "side_effects": False, "partial": ""}
-    return model_messages.cancelled_text(
-        "fetch", Cancellation(reason=reason), **{**defaults, **facts}
-    )
+    return outcomes.cancelled_text("fetch", Cancellation(reason=reason), **{**defaults, **facts})
 
 
 class TestTimeout:
@@ -89,7 +87,7 @@ def test_a_cancelled_call_says_who_did_it(reason, who):
     cancellation = Cancellation(reason=CancelReason(reason))
 
     assert who in cancelled_text(CancelReason(reason))
-    assert who in model_messages.not_started_text("fetch", cancellation)
+    assert who in outcomes.not_started_text("fetch", cancellation)
 
 
 def test_every_reason_has_its_words():
@@ -103,34 +101,32 @@ def test_what_a_machine_did_is_not_blamed_on_the_user(reason):
 
 
 def test_a_call_that_never_started_says_so():
-    text = model_messages.not_started_text("fetch", None)
+    text = outcomes.not_started_text("fetch", None)
 
     assert text == '[CANCELLED] Tool "fetch" was not started. It had no effect.'
 
 
 def test_a_call_that_was_given_up_may_have_had_an_effect():
-    text = model_messages.abandoned_text("fetch", Cancellation(reason=CancelReason.SHUTDOWN))
+    text = outcomes.abandoned_text("fetch", Cancellation(reason=CancelReason.SHUTDOWN))
 
     assert text.startswith('[CANCELLED] Tool "fetch" was cancelled by the server')
     assert "may still be running" in text
 
 
 def test_a_repaired_call_may_or_may_not_have_run():
-    text = model_messages.interrupted_text("fetch")
+    text = outcomes.interrupted_text("fetch")
 
     assert text.startswith("[INTERRUPTED] ")
     assert "may or may not have run" in text
 
 
 def test_a_failed_call_names_the_kind_of_error():
-    text = model_messages.failed_text(
-        "fetch", "ValueError", code="execution_error", partial="so far"
-    )
+    text = outcomes.failed_text("fetch", "ValueError", code="execution_error", partial="so far")
 
     assert text.startswith('[ERROR] Tool "fetch" failed with ValueError (code execution_error).')
     assert text.endswith("so far")
 
 
 def test_a_refusal_gives_reason_and_advice():
-    assert model_messages.refused_text("No.", "Go on.") == "[ERROR] No. Go on."
-    assert model_messages.refused_text("No.", "") == "[ERROR] No."
+    assert outcomes.refused_text("No.", "Go on.") == "[ERROR] No. Go on."
+    assert outcomes.refused_text("No.", "") == "[ERROR] No."

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from governance.core import outcomes
 from governance.core.calls import CallStatus, Disposition, ToolCall
 from governance.core.cancellation import CancellationToken
-from governance.core.invokers.worker_errors import RemoteToolError, WorkerDied, WorkerPoolClosed
+from governance.core.invokers.worker_errors import RemoteToolError, WorkerDied, WorkerNotStarted
 from governance.core.live_call import LiveCall
-from governance.core.outcomes import as_text
+from governance.core.results import as_text
 
 ENOUGH = 100_000
 
@@ -36,6 +36,7 @@ class Model(pydantic.BaseModel):
         (None, "Done."),
         ("as it is", "as it is"),
         ("", ""),
+        ("\x1b[32m10%\r50%\r\x1b[0m100%\nok", "100%\nok"),
         (3, "3"),
         (True, "true"),
         ({"a": [1, "ü"]}, '{"a":[1,"ü"]}'),
@@ -44,7 +45,7 @@ class Model(pydantic.BaseModel):
         (UUID(int=1), '"00000000-0000-0000-0000-000000000001"'),
         (datetime(2026, 1, 2, tzinfo=UTC), '"2026-01-02T00:00:00Z"'),
         ({1}, "[1]"),
-        (range(2), '"range(0, 2)"'),
+        (range(2), "[0,1]"),
     ],
 )
 def test_a_value_becomes_the_text_that_the_model_reads(value, text):
@@ -78,7 +79,13 @@ def test_a_long_text_keeps_its_beginning_and_its_end():
     assert "4 002 characters left out" in text
 
 
-@given(text=st.text(max_size=300), limit=st.integers(1, 200))
+# What a terminal would not show is no part of the text.
+PRINTED = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\x1b\r"), max_size=300
+)
+
+
+@given(text=PRINTED, limit=st.integers(1, 200))
 def test_a_text_is_cut_only_if_it_is_too_long(text, limit):
     cut = as_text(text, limit=limit)
 
@@ -109,14 +116,17 @@ def failed_body(error):
 
 async def test_a_place_that_refuses_the_body_means_not_started():
     outcome = outcomes.settled(
-        live_call(), failed_body(WorkerPoolClosed()), result_limit=1_000, mask=str
+        live_call(),
+        failed_body(WorkerNotStarted("The server is shutting down.")),
+        result_limit=1_000,
+        mask=str,
     )
     assert outcome.status is CallStatus.FAILED
     assert outcome.disposition is Disposition.NOT_STARTED
 
 
 async def test_a_worker_that_died_leaves_the_outcome_unknown():
-    died = WorkerDied("c1", "was killed by signal 9")
+    died = WorkerDied("was killed by signal 9")
     outcome = outcomes.settled(live_call(), failed_body(died), result_limit=1_000, mask=str)
     assert outcome.disposition is Disposition.INDETERMINATE
     assert "may have been applied" in outcome.result

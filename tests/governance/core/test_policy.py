@@ -45,20 +45,15 @@ def resolved(**timeouts):
 @pytest.mark.parametrize(("stronger", "weaker"), list(combinations(LEVELS, 2)))
 def test_the_stronger_level_wins(stronger, weaker):
     policy = resolved(**{stronger: 11.0, weaker: 22.0})
-
     assert (policy.timeout, policy.timeout_source) == (11.0, SOURCES[stronger])
-
-
-@pytest.mark.parametrize("level", LEVELS)
-def test_every_level_wins_over_the_built_in_default(level):
-    policy = resolved(**{level: 11.0})
-
-    assert (policy.timeout, policy.timeout_source) == (11.0, SOURCES[level])
+    policy = resolved(**{stronger: 11.0})
+    assert (policy.timeout, policy.timeout_source) == (11.0, SOURCES[stronger])
+    policy = resolved(**{weaker: 22.0})
+    assert (policy.timeout, policy.timeout_source) == (22.0, SOURCES[weaker])
 
 
 def test_where_nobody_says_anything_the_built_in_default_holds():
     policy = resolve(PolicyLevels())
-
     assert (policy.timeout, policy.timeout_source) == (120.0, TimeoutSource.BUILT_IN)
 
 
@@ -70,52 +65,35 @@ def test_zero_or_less_means_no_limit_and_is_not_passed_over(level, nothing):
     assert (policy.timeout, policy.timeout_source) == (None, SOURCES[level])
 
 
-def test_a_removed_override_lets_the_next_level_hold_again():
-    assert resolved(override=5.0, declared=7.0).timeout == 5.0
-    assert resolved(declared=7.0).timeout == 7.0
+@pytest.mark.parametrize(
+    ("ceilings", "hint", "timeout", "capped_from"),
+    [
+        ({"default": 60.0}, 7200.0, 60.0, 7200.0),
+        ({}, 1800.0, 1800.0, None),
+        ({}, BUILT_IN_CEILING + 1, BUILT_IN_CEILING, BUILT_IN_CEILING + 1),
+        ({"override": 60.0}, 0.0, 60.0, 0.0),
+        ({"default": 0.0}, 0.0, None, None),
+    ],
+)
+def test_a_hint_is_capped_by_the_ceiling_and_the_cap_is_told(ceilings, hint, timeout, capped_from):
+    levels = PolicyLevels(**{name: ToolLimits(ceiling=most) for name, most in ceilings.items()})
+    policy = resolve(levels, hint=Hint(timeout=hint))
+    assert (policy.timeout, policy.capped_from) == (timeout, capped_from)
 
 
-class TestHint:
-    def test_is_capped_by_the_ceiling_and_the_cap_is_told(self):
-        levels = PolicyLevels(default=ToolLimits(ceiling=60.0))
-
-        policy = resolve(levels, hint=Hint(timeout=7200.0))
-
-        assert (policy.timeout, policy.capped_from) == (60.0, 7200.0)
-
-    def test_under_the_ceiling_is_taken_as_it_is(self):
-        policy = resolve(PolicyLevels(), hint=Hint(timeout=1800.0))
-
-        assert (policy.timeout, policy.capped_from) == (1800.0, None)
-
-    def test_that_wants_no_limit_gets_the_ceiling(self):
-        policy = resolve(PolicyLevels(override=ToolLimits(ceiling=60.0)), hint=Hint(timeout=0.0))
-
-        assert (policy.timeout, policy.capped_from) == (60.0, 0.0)
-
-    def test_that_wants_no_limit_gets_none_where_there_is_no_ceiling(self):
-        policy = resolve(PolicyLevels(default=ToolLimits(ceiling=0.0)), hint=Hint(timeout=0.0))
-
-        assert (policy.timeout, policy.capped_from) == (None, None)
-
-    def test_keeps_its_own_source(self):
-        hint = Hint(timeout=5.0, source=TimeoutSource.ARGUMENT)
-
-        assert resolve(PolicyLevels(), hint=hint).timeout_source is TimeoutSource.ARGUMENT
-
-    def test_is_capped_by_the_built_in_ceiling_where_nobody_sets_one(self):
-        policy = resolve(PolicyLevels(), hint=Hint(timeout=BUILT_IN_CEILING + 1))
-
-        assert policy.timeout == BUILT_IN_CEILING
+def test_a_hint_keeps_its_own_source():
+    hint = Hint(timeout=5.0, source=TimeoutSource.ARGUMENT)
+    assert resolve(PolicyLevels(), hint=hint).timeout_source is TimeoutSource.ARGUMENT
 
 
 @pytest.mark.parametrize(
-    ("stronger", "weaker"), list(combinations(("override", "default", "setting"), 2))
+    ("name", "followed"),
+    [("ceiling", ("override", "default", "setting")), ("max_running", LEVELS[1:])],
 )
-def test_the_stronger_ceiling_wins(stronger, weaker):
-    levels = {stronger: ToolLimits(ceiling=10.0), weaker: ToolLimits(ceiling=20.0)}
-
-    assert resolve(PolicyLevels(**levels)).ceiling == 10.0
+def test_the_stronger_ceiling_and_concurrency_cap_win(name, followed):
+    for stronger, weaker in combinations(followed, 2):
+        levels = {stronger: ToolLimits(**{name: 10}), weaker: ToolLimits(**{name: 20})}
+        assert getattr(resolve(PolicyLevels(**levels)), name) == 10
 
 
 def test_a_tool_cannot_raise_its_own_ceiling():
@@ -136,13 +114,6 @@ def test_zero_or_less_switches_the_idle_limit_off(nothing):
 @pytest.mark.parametrize("level", LEVELS[1:])
 def test_any_level_can_switch_a_tool_off(level):
     assert not resolve(PolicyLevels(**{level: ToolLimits(enabled=False)})).enabled
-
-
-@pytest.mark.parametrize(("stronger", "weaker"), list(combinations(LEVELS[1:], 2)))
-def test_the_stronger_concurrency_cap_wins(stronger, weaker):
-    levels = {stronger: ToolLimits(max_running=1), weaker: ToolLimits(max_running=9)}
-
-    assert resolve(PolicyLevels(**levels)).max_running == 1
 
 
 @pytest.mark.parametrize("name", ["timeout", "idle_timeout", "approval_timeout", "max_running"])

@@ -144,6 +144,7 @@ class TestValidation:
             make_tool(fetch).validate({"retries": "many", "colour": "red"})
 
         assert all(field in raised.value.problems for field in ("url", "retries", "colour"))
+        assert raised.value.problems.endswith("; it takes url, retries")
         assert raised.value.tool_name == "fetch"
 
     def test_does_not_repeat_the_input(self):

@@ -132,12 +132,18 @@ def test_what_was_left_behind_begins_no_span(spans):
     assert enclosing() is None
 
 
+class Unwritable:
+    def __str__(self):
+        raise ValueError("no words")
+
+    __repr__ = __str__
+
+
 async def test_what_cannot_be_written_is_left_out(executor, spans):
     with Span("mine", {}) as span:
         span.shows_content = True
-        circle: dict[str, object] = {}
-        circle["_meta"] = circle
-        outcome = await executor.run(ToolCall(id="a", tool_name="whereabouts", input=circle))
+        odd = {"_meta": Unwritable()}
+        outcome = await executor.run(ToolCall(id="a", tool_name="whereabouts", input=odd))
     assert outcome.status == "succeeded"
     assert "gen_ai.tool.call.result" in spans.named("execute_tool whereabouts").attributes
 

@@ -11,15 +11,20 @@ from functools import partial
 import pytest
 
 from governance.mcp.specs import McpTiming
-from tests.governance.mcp.support import EVERYTHING, HAS_EVERYTHING, HERE, McpHarness
+from tests.governance.mcp.support import EVERYTHING, HAS_EVERYTHING, HERE, MARK, McpHarness
 from tests.support import PATIENCE, eventually, eventually_sync
 
 
 @pytest.fixture(autouse=True)
 def _slow_servers_are_waited_for(monkeypatch):
     """A slow machine makes no server late, but where a test names its times itself."""
-    patient = partial(McpTiming, ready_timeout=PATIENCE)
+    patient = partial(McpTiming, ready_timeout=PATIENCE, return_timeout=PATIENCE)
     monkeypatch.setattr("governance.mcp.tools.McpTiming", patient)
+
+
+@pytest.fixture(autouse=True)
+def _variables_that_servers_may_have(settings):
+    settings.GOVERNANCE_MCP_VARIABLES = [MARK, "TOKEN", "TEAM"]
 
 
 @pytest.fixture

@@ -3,9 +3,11 @@
 import asyncio
 import os
 import sys
+from typing import Annotated
 
 import uvicorn
-from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver import Context, Elicit, MCPServer, Resolve
+from pydantic import BaseModel
 from starlette.responses import PlainTextResponse
 
 server = MCPServer("counting")
@@ -31,6 +33,23 @@ async def endless(context: Context) -> str:
     finally:
         stopped.append("endless")
     return ""
+
+
+class Answer(BaseModel):
+    """What a person is asked."""
+
+    color: str
+
+
+def which_color(who: str) -> Elicit[Answer]:
+    """Ask the person."""
+    return Elicit(f"Which color, {who}?", Answer)
+
+
+@server.tool()
+async def inquire(who: str, answer: Annotated[Answer, Resolve(which_color)]) -> str:
+    """Say which color the person wants."""
+    return f"{who}: {answer.color}"
 
 
 @server.tool()

@@ -6,7 +6,15 @@ import sys
 import uuid
 from pathlib import Path
 
-from governance import Host, Timing, ToolCall, ToolExecutor, ToolRegistry
+from governance import (
+    Decision,
+    Host,
+    Timing,
+    ToolCall,
+    ToolExecutor,
+    ToolRegistry,
+    Verdict,
+)
 from governance.mcp.specs import McpTiming, ServerSpec, Transport
 from governance.mcp.tools import McpTools
 from tests.governance.core.process_table import tagged
@@ -19,7 +27,12 @@ EVERYTHING = NODE_MODULES / "@modelcontextprotocol/server-everything/dist/index.
 HAS_EVERYTHING = shutil.which("node") is not None and EVERYTHING.exists()
 MARK = "TURNKEEPER_TEST_MARK"
 QUICK = McpTiming(
-    ready_timeout=PATIENCE, first_backoff=0.05, longest_backoff=0.05, close_grace=0.2, end_grace=0.2
+    ready_timeout=PATIENCE,
+    return_timeout=PATIENCE,
+    first_backoff=0.05,
+    longest_backoff=0.05,
+    close_grace=0.2,
+    end_grace=0.2,
 )
 
 
@@ -30,11 +43,29 @@ class RecordingHealth:
         self.connections = []
         self.failures = []
 
-    def connected(self, server_id, *, tools, problem):
+    def connected(self, server_id, *, tools, instructions, problem):
         self.connections.append(([tool.name for tool in tools], problem))
 
     def failed(self, server_id, *, reason):
         self.failures.append(reason)
+
+
+class Person:
+    """Answers no form by itself: `asked` has the calls that ask, by id."""
+
+    def __init__(self):
+        self.asked = {}
+
+    async def ask(self, call):
+        call.question.id = call.id
+        self.asked[call.id] = call
+
+    async def conclude(self, _call, decision):
+        return decision
+
+    def answer(self, call, **answers):
+        """Accept the form of a call."""
+        call.answer(Decision(verdict=Verdict.APPROVED, question=call.id, answers=answers))
 
 
 class McpHarness:
@@ -66,12 +97,12 @@ class McpHarness:
         await self.executor.aclose()
         await self.tools.aclose()
 
-    def call(self, name, *, token=None, **arguments):
+    def call(self, name, *, token=None, approver=None, **arguments):
         """Start a call; return it while it lives, and the task that has its outcome."""
         self._ids += 1
         call = ToolCall(id=f"call-{self._ids}", tool_name=name, scope="scope", input=arguments)
         live = self.executor.prepare(call, token=token)
-        host = Host(observer=self.observer)
+        host = Host(observer=self.observer, approver=approver)
         return live, asyncio.create_task(self.executor.execute(live, host=host), name=call.id)
 
     async def run(self, name, **arguments):

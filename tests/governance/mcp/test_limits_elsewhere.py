@@ -50,7 +50,7 @@ def test_an_idle_limit_is_compared_with_the_total_limit_of_the_servers_row():
 @pytest.mark.usefixtures("server")
 def test_limits_are_saved_in_the_admin_of_a_process_that_is_not_connected(admin_client):
     url = reverse("admin:governance_toolpolicy_add")
-    assert "unruly_echo (its own limit: 40 s)" in admin_client.get(url).content.decode()
+    assert "unruly_echo (declared limit: 40 s)" in admin_client.get(url).content.decode()
     listed = admin_client.get(reverse("admin:governance_toolpolicy_changelist")).content.decode()
     assert "MCP server unruly" in listed
     form = {
@@ -63,11 +63,11 @@ def test_limits_are_saved_in_the_admin_of_a_process_that_is_not_connected(admin_
     row = ToolPolicy.objects.get()
     assert (row.tool_name, row.timeout_ms) == ("unruly_echo", 7_000)
     page = admin_client.get(reverse("admin:governance_toolpolicy_changelist")).content.decode()
-    assert "7 s (from: admin, for this tool)" in page
+    assert "7 s (from: admin limit for this tool)" in page
     page = admin_client.get(
         reverse("admin:governance_toolpolicy_change", args=[row.pk])
     ).content.decode()
-    assert "It echoes. A tool of the MCP server unruly." in page
+    assert "It echoes. Provided by the MCP server unruly." in page
 
 
 @pytest.mark.django_db(transaction=True)

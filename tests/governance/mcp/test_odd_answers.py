@@ -2,6 +2,7 @@
 
 import pytest
 
+from governance import Cancellation, CancelReason
 from governance.core.calls import CallStatus, Disposition
 from tests.governance.mcp.odd_server import OddServer
 from tests.governance.mcp.support import address
@@ -58,9 +59,11 @@ async def test_a_server_that_cannot_be_reached_any_more_takes_no_other_call_with
         _, other = harness.call("odd_tool")
         await eventually(lambda: "tools/call" in server.asked)
         server.stop_listening()
-        refused = await harness.run("odd_tool")
-        assert refused.disposition is Disposition.NOT_STARTED
-        assert "it cannot be reached" in refused.result
+        live, refused = harness.call("odd_tool")
+        said = "Waiting for the MCP server 'odd': it cannot be reached."
+        await eventually(lambda: live.last_progress and live.last_progress.message == said)
+        live.cancel(Cancellation(reason=CancelReason.USER))
+        assert (await refused).disposition is Disposition.NOT_STARTED
         server.answer_waiting()
         assert (await other).result == "fine"
         assert not connection.is_connected

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from governance import Cancellation, CancellationToken, CancelReason
+from governance import Cancellation, CancellationToken, CancelReason, ToolContext
 from governance.core.calls import CallStatus, Disposition
 from governance.core.exceptions import CallNotStarted
 from governance.mcp.backoff import Backoff
@@ -123,6 +123,17 @@ async def test_a_server_that_says_nothing_delays_a_turn_only_for_a_moment(monkey
         await harness.aclose()
 
 
+async def test_every_turn_that_begins_while_a_server_starts_waits_for_it(harness):
+    harness.tools.apply([unruly()])
+    await asyncio.gather(harness.tools.ready(), _named_after(harness), _named_after(harness))
+
+
+async def _named_after(harness):
+    await asyncio.sleep(0)  # after the turn that starts the server
+    await harness.tools.ready()
+    assert "unruly_echo" in harness.names()
+
+
 async def test_a_cancel_ends_the_wait_for_servers_but_not_the_attempts(harness):
     harness.tools.apply([unruly("mute")])
     (connection,) = harness.tools.connections
@@ -138,7 +149,12 @@ async def test_a_cancel_ends_the_wait_for_servers_but_not_the_attempts(harness):
 async def test_a_call_that_waits_for_a_connection_can_be_cancelled(harness):
     harness.tools.apply([unruly("mute")])
     (connection,) = harness.tools.connections
-    asking = asyncio.create_task(connection.call(FoundTool(name="echo"), {}, None), name="asking")
+    context = ToolContext(
+        call_id="1", tool_name="echo", scope="", token=CancellationToken(), report=lambda _: None
+    )
+    asking = asyncio.create_task(
+        connection.call(FoundTool(name="echo"), {}, context), name="asking"
+    )
     await eventually(lambda: connection.starts)
     asking.cancel()
     with pytest.raises(CallNotStarted):

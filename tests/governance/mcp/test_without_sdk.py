@@ -18,7 +18,7 @@ import os
 os.environ["DJANGO_SETTINGS_MODULE"] = "tests.settings"
 import django
 django.setup()
-import governance.runtime, governance.admin, governance.mcp.checks, turns.running.runtime
+import governance.runtime, console.admin, governance.mcp.checks, turns.running.runtime
 from governance.mcp.tools import is_installed
 print("runs", is_installed())
 """

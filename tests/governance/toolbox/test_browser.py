@@ -103,7 +103,7 @@ async def test_what_cannot_be_found_or_is_meant_twice_is_a_sentence(browser, ser
     await browser.fails("Nothing on the page is named 'Nowhere'", "click", target="Nowhere")
     await browser.fails("2 elements are named 'Twice'", "click", target="Twice")
     await browser.fails("More than one element", "click", target="css=p")
-    await browser.fails("Say what is meant", "click")
+    await browser.fails("Set `target` to the ref", "click")
     browser.page.set_default_timeout(500)
     await browser.fails("Read the page again", "click", target="e99")
     await browser.fails("could not do that", "click", target="css=:::")

@@ -249,4 +249,4 @@ def test_a_killed_server_leaves_no_browser_behind():
     ],
 )
 def test_every_word_for_a_page_that_goes_on_is_known(said):
-    assert chromium.goes_on(Exception(said))
+    assert chromium.is_navigating(Exception(said))

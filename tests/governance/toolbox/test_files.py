@@ -269,3 +269,11 @@ def test_they_declare_how_they_are_governed(harness):
         assert tools[name].concurrency is Concurrency.EXCLUSIVE
         assert tools[name].isolation is Isolation.THREAD
     assert tools["edit_file"].input_schema["required"] == ["path", "old", "new"]
+
+
+def test_directories_are_made_to_a_depth_that_is_of_use(harness, workspace):
+    for path in ("a/" * 1_500 + "file", "a/" * 101 + "file"):
+        with pytest.raises(ToolFailed, match="is too long"):
+            harness.call("write_file", path=path, content="x")
+    assert list(workspace.iterdir()) == []
+    harness.call("write_file", path="a/" * 100 + "file", content="x")

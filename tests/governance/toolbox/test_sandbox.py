@@ -126,6 +126,31 @@ async def test_only_the_workspace_can_be_written(sandboxed, workspace, tmp_path)
     assert not Path("/usr/x").exists()
 
 
+async def test_no_namespace_can_be_made_inside(sandboxed):
+    if not (WORKS and FOUND.can_disable_userns):
+        return
+    with pytest.raises(ToolFailed, match=r"(?s)unshare failed.*exit code 1|exit code 1.*unshare"):
+        await sandboxed.call("exec", command="unshare --user --map-root-user true")
+
+
+def test_a_bubblewrap_that_cannot_close_namespaces_is_used_all_the_same(monkeypatch, tmp_path):
+    if not WORKS:
+        falls_back()
+        return
+    older = f"""for word; do
+      [ "$word" != --disable-userns ] || {{ echo "bwrap: Unknown option" >&2; exit 1; }}
+    done
+    exec {FOUND.program} "$@\""""
+    install_bubblewrap(tmp_path, older)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    found = find_sandbox(ToolboxSettings())
+    assert (found.mode, found.can_disable_userns, found.limits.can_size) == (
+        Mode.BWRAP,
+        False,
+        True,
+    )
+
+
 async def test_its_tmp_is_its_own_and_empty_each_time(sandboxed):
     if not WORKS:
         falls_back()
@@ -309,7 +334,7 @@ async def test_a_command_that_takes_too_much_is_stopped_and_told_so(sandboxed, w
     values, greedy = GREEDY[what]
     assert set(GAPS) <= {"the number of processes"}
     sandboxed.change(**values)
-    told = r"It (may have met a limit|met its limit of memory)\. A command has: "
+    told = r"It (may have reached a limit|reached its limit of memory)\. A command has: "
     with pytest.raises(ToolFailed, match=told) as caught:
         await sandboxed.call("exec", command=greedy)
     assert ("of memory for each" in str(caught.value)) is not bool(FOUND.limits.group)
@@ -330,7 +355,10 @@ TOGETHER = {
 async def test_what_a_command_takes_with_all_its_processes_is_limited_in_a_delegated_group(
     sandboxed, what
 ):
-    """CONTRIBUTING.md says how to run it in one."""
+    """systemd delegates a control group to an ordinary user like this:
+
+    systemd-run --user --pipe --wait --same-dir --property "Delegate=memory pids" make test ARGS=tests/governance/toolbox/test_sandbox.py
+    """
     if not FOUND.limits.group:
         assert (
             " of memory for each"
@@ -340,7 +368,7 @@ async def test_what_a_command_takes_with_all_its_processes_is_limited_in_a_deleg
     sandboxed.change(exec_memory=60_000_000, exec_max_processes=30)
     with pytest.raises(ToolFailed) as caught:
         await sandboxed.call("exec", command=TOGETHER[what])
-    assert f"It met its limit of {what.split()[0]}. A command has: " in str(caught.value)
+    assert f"It reached its limit of {what.split()[0]}. A command has: " in str(caught.value)
     assert "60 MB of memory," in str(caught.value)
     assert [path.name for path in Path(FOUND.limits.group).glob("*/")] == ["server"]
     sandboxed.change(exec_memory=0, exec_max_processes=0)
@@ -369,7 +397,7 @@ def test_a_command_that_multiplies_is_stopped():
     finally:
         place.rmdir()
     assert "Resource temporarily unavailable" in done.stderr
-    assert "It may have met a limit" in sandbox.limits.explain(1, done.stderr)
+    assert "It may have reached a limit" in sandbox.limits.explain(1, done.stderr)
 
 
 @pytest.mark.parametrize(

@@ -251,3 +251,5 @@ def test_it_declares_how_it_is_governed(harness):
 def test_bad_arguments_are_named(harness):
     with pytest.raises(InvalidToolInput, match="timeout_ms"):
         harness.registry.get("exec").validate({"command": "true", "timeout_ms": -1})
+    with pytest.raises(InvalidToolInput, match=r"timeout: .* it takes command, timeout_ms"):
+        harness.registry.get("exec").validate({"command": "true", "timeout": 5})

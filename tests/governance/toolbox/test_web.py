@@ -113,7 +113,7 @@ async def test_nothing_is_read_behind_compressed_bytes(harness, server):
 
 async def test_broken_compression_is_a_sentence(harness, server):
     server.pages["/"] = answer(b"no gzip at all", content_encoding="gzip")
-    await refused(harness, server.url(), "cannot be unfolded")
+    await refused(harness, server.url(), "cannot be decompressed")
     server.pages["/"] = answer(b"xx", content_encoding="br")
     await refused(harness, server.url(), "'br'")
 
@@ -162,11 +162,12 @@ async def test_redirects_are_followed_up_to_the_limit(harness, server):
         "http://u:p@127.0.0.1/",
         "http://[bad/",
         "http://127.0.0.1:99999/",
+        "javascript:alert(1)",
     ],
 )
 async def test_redirects_are_checked_like_the_first_address(harness, server, location):
     server.pages["/"] = answer(status="301 Moved", location=location)
-    await refused(harness, server.url(), "http|password|found")
+    await refused(harness, server.url(), "http|password|found|not a web address")
     assert len(server.requests) == 1
 
 

@@ -115,13 +115,13 @@ class FakeSocket {
 test("the first hello asks for everything, the next one for what came after", () => {
   const world = new World();
   world.goLive();
-  assert.deepEqual(world.socket.sent[0], { type: "hello", protocol: 1, html: true });
+  assert.deepEqual(world.socket.sent[0], { type: "hello", protocol: 1, html: true, acks: true });
   assert.equal(world.status, "online");
   world.socket.receive({ type: "turn_start", seq: 7 });
   world.socket.fail(1006);
   world.pass(250);
   world.socket.accept();
-  assert.deepEqual(world.socket.sent[0], { type: "hello", protocol: 1, html: true, after: 7 });
+  assert.deepEqual(world.socket.sent[0], { type: "hello", protocol: 1, html: true, acks: true, after: 7 });
 });
 
 test("it is catching up until it has what the server has", () => {
@@ -268,10 +268,10 @@ test("catching up asks from the last event, or for everything", () => {
   world.socket.receive({ type: "turn_start", seq: 3 });
   world.connection.catchUp({ whole: false });
   world.socket.accept();
-  assert.deepEqual(world.socket.sent[0], { type: "hello", protocol: 1, html: true, after: 3 });
+  assert.deepEqual(world.socket.sent[0], { type: "hello", protocol: 1, html: true, acks: true, after: 3 });
   world.connection.catchUp({ whole: true });
   world.socket.accept();
-  assert.deepEqual(world.socket.sent[0], { type: "hello", protocol: 1, html: true });
+  assert.deepEqual(world.socket.sent[0], { type: "hello", protocol: 1, html: true, acks: true });
 });
 
 test("nothing is sent before the welcome", () => {
@@ -312,4 +312,24 @@ test("a line that is left while it waits for the next try stays closed", () => {
   world.connection.close();
   world.pass(60_000);
   assert.equal(world.sockets.length, 1);
+});
+
+test("what has arrived is acknowledged after as many bytes as the server wants", () => {
+  const world = new World();
+  world.connection.start("ws://test/");
+  world.socket.accept();
+  const welcome = { type: "welcome", protocol: 1, last_seq: 0, ack_bytes: 80 };
+  const frames = [welcome, { type: "heartbeat", last_seq: 0 }, { type: "turn_start", seq: 1 }];
+  for (const frame of frames) world.socket.receive(frame);
+  const message = { type: "message", seq: 2, html: "ä".repeat(50) };
+  world.socket.receive(message);
+  const size = (/** @type {Array<object>} */ sent) =>
+    sent.reduce((sum, frame) => sum + Buffer.byteLength(JSON.stringify(frame)), 0);
+  assert.deepEqual(
+    world.socket.sent.filter((frame) => frame.type === "ack"),
+    [
+      { type: "ack", seq: 0, received: size(frames.slice(0, 2)) },
+      { type: "ack", seq: 2, received: size([...frames, message]) },
+    ],
+  );
 });

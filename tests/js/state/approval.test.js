@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { isAsked, readableInput } from "../../../static/webchat/js/state/approval.js";
+import { isAsked } from "../../../static/webchat/js/state/calls.js";
 import { openQuestions } from "../../../static/webchat/js/state/overview.js";
 import { canBeCancelled } from "../../../static/webchat/js/state/status.js";
-import { announcementsOf } from "../../../static/webchat/js/view/announcements.js";
+import { announcementsOf } from "../../../static/webchat/js/view/announcer.js";
 import { I18n } from "../../../static/webchat/js/view/i18n.js";
 import { verdictLabel } from "../../../static/webchat/js/view/labels.js";
 import {
@@ -104,10 +104,12 @@ test("a decision is on its way until it is seen, and comes back if it was refuse
 });
 
 test("a question is announced at once, and once", () => {
-  const i18n = new I18n({ say_asked: "{tool} waits for your decision." }, "en");
+  const i18n = new I18n({ say_asked: "{tool} is waiting for your decision." }, "en");
   const before = opened(...numbered([START, asks("a")]));
   const after = play(before, numbered([QUESTION], 3));
-  assert.deepEqual(announcementsOf(before, after, i18n), [{ text: "wait waits for your decision.", urgent: true }]);
+  assert.deepEqual(announcementsOf(before, after, i18n), [
+    { text: "wait is waiting for your decision.", urgent: true },
+  ]);
   assert.deepEqual(announcementsOf(after, after, i18n), []);
 });
 
@@ -132,14 +134,4 @@ test("who decided is told in words", () => {
   assert.equal(told(decided("approved", { remember: true }), "bob"), "Allowed by ada for this conversation");
   assert.equal(told(decided("denied", { reason: "{who}" })), "Denied by you: {who}");
   assert.equal(told(decided("expired")), "");
-});
-
-test("arguments are shown as they would be used, and nothing in them hides", () => {
-  assert.deepEqual(readableInput({ command: "a\nb\u202e\u200b\u0007", n: 1, list: ["x"] }), [
-    { name: "command", value: "a\nb\\u{202e}\\u{200b}\\u{0007}" },
-    { name: "n", value: "1" },
-    { name: "list", value: '[\n  "x"\n]' },
-  ]);
-  assert.deepEqual(readableInput("text"), [{ name: "", value: "text" }]);
-  assert.deepEqual(readableInput({}), []);
 });

@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { mock, test } from "node:test";
-import { Conversation } from "../../../static/webchat/js/state/conversation.js";
-import { GRACE_MS } from "../../../static/webchat/js/state/heartbeat.js";
-import { Outbox } from "../../../static/webchat/js/state/outbox.js";
+import { Conversation, GRACE_MS } from "../../../static/webchat/js/state/conversation.js";
+import { Outbox } from "../../../static/webchat/js/state/storage.js";
 import { whole } from "../fixtures.js";
 
 const TURN = "t1";
@@ -85,10 +84,10 @@ test("after a gap in the numbers it asks from the last event, and for everything
     Line.last.bring({ type: "turn_end", seq: 4, turn_id: TURN, status: "completed" });
     assert.equal(conversation.state.connection.status, "resuming");
     Line.last.welcome(4);
-    assert.deepEqual(Line.last.sent[0], { type: "hello", protocol: 1, html: true, after: 1 });
+    assert.deepEqual(Line.last.sent[0], { type: "hello", protocol: 1, html: true, acks: true, after: 1 });
     Line.last.bring({ type: "turn_end", seq: 4, turn_id: TURN, status: "completed" });
     Line.last.welcome(4);
-    assert.deepEqual(Line.last.sent[0], { type: "hello", protocol: 1, html: true });
+    assert.deepEqual(Line.last.sent[0], { type: "hello", protocol: 1, html: true, acks: true });
     assert.equal(Line.all.length, 3);
   });
 });
@@ -132,7 +131,7 @@ test("a heartbeat that knows of more makes it ask for that, unless it comes by i
     mock.timers.tick(GRACE_MS);
     assert.equal(Line.all.length, 2);
     Line.last.welcome(2);
-    assert.deepEqual(Line.last.sent[0], { type: "hello", protocol: 1, html: true, after: 1 });
+    assert.deepEqual(Line.last.sent[0], { type: "hello", protocol: 1, html: true, acks: true, after: 1 });
     Line.last.bring({ type: "turn_end", seq: 2, turn_id: TURN, status: "completed" });
     assert.equal(conversation.state.connection.status, "online");
   });
@@ -149,7 +148,7 @@ test("what a failing server has not answered goes out again under the same id, l
     const [, message, cancel] = Line.last.sent;
     const failed = [
       { ...FAILED, client_id: message.client_id },
-      { ...FAILED, op_id: cancel.op_id },
+      { ...FAILED, code: "unavailable", op_id: cancel.op_id },
     ];
     for (const pause of [500, 1_000, 2_000]) {
       const before = Line.last.sent.length;

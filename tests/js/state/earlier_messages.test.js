@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { INITIAL_STATE } from "../../../static/webchat/js/state/reducer.js";
-import { announcementsOf } from "../../../static/webchat/js/view/announcements.js";
+import { announcementsOf } from "../../../static/webchat/js/view/announcer.js";
 import { I18n } from "../../../static/webchat/js/view/i18n.js";
 import { EMPTY_SNAPSHOT, ends, numbered, play, START } from "../fixtures.js";
 

@@ -61,7 +61,10 @@ test("the same holds in a question: name, agent, host, description and arguments
   const frame = {
     tool_id: "a",
     tool_name: "re\u200bad",
-    input: { "na\u3164me": "x\u00a0y" },
+    arguments: [
+      { name: "na\u3164me", value: "x\u00a0y", is_text: true },
+      { name: "order", value: "9007199254740993", is_text: false },
+    ],
     host: "p\u0430ypal.com",
     description: "Reads.\nNo\u202eting.",
     sub_agent: { child_conversation_id: "c", agent: "help\u2800er" },
@@ -71,14 +74,16 @@ test("the same holds in a question: name, agent, host, description and arguments
   assert.equal(call.subAgent?.agent, "help\\u{2800}er");
   assert.equal(call.approval?.host, "p\\u{0430}ypal.com");
   assert.equal(call.approval?.description, "Reads.\nNo\\u{202e}ting.");
-  assert.deepEqual(call.input, frame.input); // what is sent and compared is what was asked
+  assert.deepEqual(call.arguments, [
+    { name: "na\\u{3164}me", value: "x\\u{00a0}y", isText: true },
+    { name: "order", value: "9007199254740993", isText: false },
+  ]);
 });
 
 test("the same holds on a card: its head line and what its tool says meanwhile", () => {
-  assert.equal(shortInput({ command: "ls\u115f -l" }), "ls\\u{115f} -l");
-  assert.equal(shortInput("\u202etxt"), "\\u{202e}txt");
-  assert.equal(shortInput({ list: ["\u00a0"] }), 'list: ["\\u{00a0}"]');
-  const long = shortInput({ command: `${"x".repeat(119)}😀 and more` });
+  const wire = { name: "command", value: "ls\u115f -l", is_text: true };
+  assert.equal(shortInput(callFromWire({ tool_id: "a", arguments: [wire] }, CLOCK).arguments), "ls\\u{115f} -l");
+  const long = shortInput([{ name: "command", value: `${"x".repeat(119)}😀 and more`, isText: true }]);
   assert.equal(long, `${"x".repeat(119)}…`);
   assert.equal(callFromWire({ tool_id: "a", message: "50\u200b %" }, CLOCK).message, "50\\u{200b} %");
   /** @type {import("../fixtures.js").Sketch} */

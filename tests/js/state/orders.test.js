@@ -45,6 +45,7 @@ const TURNS = {
   "a call is given up and the history repaired": [
     { type: "turn_queued", user_message: "wait 20", source: "typed", version: 2, replaces: "earlier" },
     START,
+    { type: "prompt_changed", reason: "tools" },
     { type: "error", code: "retrying", message: "The model is busy.", reason: "busy", wait_ms: 1_000 },
     { ...asks("a", "b", "c"), id: 2, step: 1 },
     starts("a"),
@@ -52,6 +53,8 @@ const TURNS = {
     { type: "tool_timeout", tool_id: "a", tool_name: "wait", timeout_ms: 30_000, limit_reached: "total" },
     results("a", "abandoned"),
     starts("b"),
+    { type: "tool_question", tool_id: "b", question_id: "7", form: { message: "Who?", fields: [] } },
+    { type: "tool_answer", tool_id: "b", question_id: "7", action: "accept", by: "ada" },
     { type: "sub_agent", tool_id: "b", agent: "researcher", child_conversation_id: "c2", is_detached: false },
     results("b"),
     { type: "message", role: "assistant", id: 3, step: 2, content: [{ type: "text", text: ANSWER }] },

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { askedCall, openQuestions, questionsElsewhere } from "../../../static/webchat/js/state/overview.js";
-import { announcementsOf } from "../../../static/webchat/js/view/announcements.js";
+import { announcementsOf } from "../../../static/webchat/js/view/announcer.js";
 import { badgesOf, badgeText, standingHere } from "../../../static/webchat/js/view/badges.js";
 import { I18n } from "../../../static/webchat/js/view/i18n.js";
 import { asks, CLOCK, ends, numbered, opened, play, START, starts } from "../fixtures.js";
@@ -90,11 +90,14 @@ test("how this conversation stands follows from its state", () => {
 });
 
 test("what sub-agents ask is urgent; what others ask is said once", () => {
-  const texts = { say_asked_by: "{agent} waits for your decision on {tool}.", say_asked_elsewhere: "Another one." };
+  const texts = {
+    say_asked_by: "{agent} is waiting for your decision on {tool}.",
+    say_asked_elsewhere: "Another one.",
+  };
   const i18n = new I18n(texts, "en");
   const before = opened();
   const after = play(before, [overview([QUESTION])]);
-  const urgent = { text: "digger waits for your decision on exec.", urgent: true };
+  const urgent = { text: "digger is waiting for your decision on exec.", urgent: true };
   assert.deepEqual(announcementsOf(before, after, i18n), [urgent]);
   assert.deepEqual(announcementsOf(after, play(after, [overview([QUESTION])]), i18n), []);
   const other = play(before, [overview([], [{ conversation_id: "o", standing: "asking", asked_in: ["o"] }])]);
@@ -111,7 +114,7 @@ test("an open question leads to its call, wherever it was asked", () => {
 
 test("a badge says in words what works: how many tools run, that a turn is queued, that a person is waited for", () => {
   const texts = {
-    mark_asking_one: "waits for you",
+    mark_asking_one: "waiting for you",
     mark_tools_one: "{n} tool running",
     mark_tools_other: "{n} tools running",
     mark_queued: "queued",
@@ -123,7 +126,7 @@ test("a badge says in words what works: how many tools run, that a turn is queue
   assert.equal(here(), "");
   assert.equal(here(START), "working");
   assert.equal(here(START, asks("a", "b"), starts("a"), starts("b")), "2 tools running");
-  assert.equal(here(START, asks("a"), own), "waits for you");
+  assert.equal(here(START, asks("a"), own), "waiting for you");
   assert.equal(here({ type: "turn_queued" }), "queued");
   const others = [
     { conversation_id: "busy", standing: /** @type {const} */ ("working"), tools_running: 1, is_queued: false },

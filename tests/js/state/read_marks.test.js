@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ReadMarks } from "../../../static/webchat/js/state/read_marks.js";
+import { ReadMarks } from "../../../static/webchat/js/state/storage.js";
 
 /** A storage like the browser's. */
 function storage() {

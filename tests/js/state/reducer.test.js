@@ -113,6 +113,16 @@ test("a snapshot tells that a turn ends after its step, and none takes back what
   assert.equal(only(again).endsAfterStep, true);
 });
 
+test("how full the window is comes with each step, and with a snapshot of a running turn", () => {
+  const usage = { context_tokens: 60, context_window: 100 };
+  const active = { turn_id: TURN, number: 1, status: "running", usage };
+  assert.equal(only(opened({ ...EMPTY_SNAPSHOT, active_turns: [active] })).fullness, 0.6);
+  const fuller = { ...asks("a"), usage: { context_tokens: 70, context_window: 100 } };
+  const state = opened(...numbered([START, { ...asks("b"), usage }, fuller]));
+  assert.equal(only(state).fullness, 0.7);
+  assert.equal(only(play(state, numbered([asks("c")], 4))).fullness, 0.7);
+});
+
 test("no call is left running by any end of its turn", () => {
   for (const status of /** @type {const} */ (["completed", "cancelled", "failed", "timed_out", "interrupted"])) {
     const turn = only(opened(...numbered([START, asks("a", "b"), starts("a"), ends(status)])));

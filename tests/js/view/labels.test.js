@@ -24,17 +24,18 @@ const i18n = new I18n(
     under_tenth: "< 0.1 s",
     clock_of_limit: "{elapsed} / {limit}",
     tier_running: "running",
+    note_cut: "stopped midway: it may have had an effect",
     tier_slow: "slow",
     tier_very_slow: "very slow",
     call_pending: "waiting to start",
-    waits_for_call: "waits until {tool} has ended, which runs alone",
-    waits_for_call_alone: "waits until {tool} has ended; {own} runs alone",
+    waits_for_call: "waiting for {tool}, which must run alone",
+    waits_for_call_alone: "waiting for {tool}, because {own} must run alone",
     verdict_earlier: "allowed earlier {who}",
-    waits_for_slot: "waits for a free place on the server",
-    call_abandoned_settled: "no longer waited for; it has ended since",
+    waits_for_slot: "waiting for a free slot on the server",
+    call_abandoned_settled: "abandoned; it has since ended",
     call_timed_out: "timed out after {limit}",
-    call_timed_out_idle: "timed out: no sign of life for {limit}",
-    call_abandoned_idle: "no sign of life for {limit}; it may still be running",
+    call_timed_out_idle: "timed out: no progress for {limit}",
+    call_abandoned_idle: "no progress for {limit}; it may still be running",
     call_cancelled: "cancelled {by}",
     call_cancelled_after: "cancelled {by} after {after}",
     call_failed: "failed",
@@ -42,7 +43,7 @@ const i18n = new I18n(
     call_abandoned: "may still be running",
     error_unknown_tool: "no such tool",
     stopping: "Stopping…",
-    still_stopping: "Still trying to stop…",
+    still_stopping: "Still stopping…",
     stopping_later: "Will be cancelled when connected",
     limit_none: "no limit",
     limit_override: "admin limit for this tool",
@@ -50,12 +51,12 @@ const i18n = new I18n(
     by_name: "by {by}",
     by_admin: "by an admin",
     by_admin_named: "by an admin ({by})",
-    by_timeout: "it reached its time limit",
+    by_timeout: "because it reached its time limit",
     by_restart: "the server restarted",
-    turn_cancelled: "Turn cancelled",
+    turn_cancelled: "Task cancelled",
     turn_not_sent: "Not sent",
-    turn_interrupted: "Turn interrupted",
-    turn_failed: "Turn failed",
+    turn_interrupted: "Task interrupted",
+    turn_failed: "Task failed",
     turn_failed_detail: "Something went wrong.",
     turn_failed_step_limit: "Too many steps.",
     tools_one: "{n} tool",
@@ -103,7 +104,7 @@ test("the tiers turn at ten and at thirty seconds, later where a tool is expecte
 test("a call that is asked to stop says so, and after three seconds that it still tries", () => {
   const stopping = { ...call({ status: "running" }), stoppingAt: 0 };
   assert.equal(activityLabel(i18n, stopping, 5_000, { ...live, now: 2_000 }), "Stopping…");
-  assert.equal(activityLabel(i18n, stopping, 5_000, { ...live, now: 3_500 }), "Still trying to stop…");
+  assert.equal(activityLabel(i18n, stopping, 5_000, { ...live, now: 3_500 }), "Still stopping…");
   assert.equal(activityLabel(i18n, stopping, 5_000, { now: 9_000, frozenAt: 0 }), "Will be cancelled when connected");
 });
 
@@ -113,19 +114,22 @@ test("a call that waits says for what", () => {
   assert.equal(activityLabel(i18n, call({ status: "pending" }), 0, live), "waiting to start");
   assert.equal(said({}), "");
   const waits_for = { kind: "call", tool_id: "a", tool_name: "exec" };
-  assert.equal(said({ waits_for }), "waits until exec has ended, which runs alone");
-  assert.equal(said({ waits_for, concurrency: "exclusive" }), "waits until exec has ended; wait runs alone");
-  assert.equal(said({ waits_for: { kind: "slot" } }), "waits for a free place on the server");
+  assert.equal(said({ waits_for }), "waiting for exec, which must run alone");
+  assert.equal(said({ waits_for, concurrency: "exclusive" }), "waiting for exec, because wait must run alone");
+  assert.equal(said({ waits_for: { kind: "slot" } }), "waiting for a free slot on the server");
 });
 
-test("what is worth reading beside a call is one line: a reason, a word that allowed it, or its progress", () => {
+test("what is worth reading beside a call is one line: a reason, its progress, or who allowed it", () => {
   const said = (/** @type {Record<string, unknown>} */ wire) => noteLabel(i18n, call(wire), "ada");
   assert.equal(said({ status: "failed", result: "[ERROR] \nNo such\u202e file.\nMore." }), "No such\\u{202e} file.");
   assert.equal(said({ status: "failed", result: "x".repeat(500) }), `${"x".repeat(200)}…`);
   assert.equal(said({ status: "running", message: "2 of 3" }), "2 of 3");
-  assert.equal(said({ status: "running", allowed_earlier_by: "ada", message: "2 of 3" }), "allowed earlier by you");
+  assert.equal(said({ status: "running", allowed_earlier_by: "ada", message: "2 of 3" }), "2 of 3");
+  assert.equal(said({ status: "running", allowed_earlier_by: "ada" }), "allowed earlier by you");
   assert.equal(said({ status: "succeeded", allowed_earlier_by: "eve" }), "allowed earlier by eve");
   assert.equal(said({ status: "succeeded", message: "2 of 3" }), "");
+  assert.equal(said({ status: "cancelled", effects: "cut" }), "stopped midway: it may have had an effect");
+  assert.equal(said({ status: "cancelled", effects: "none" }), "");
 });
 
 test("every end of a call has its words", () => {
@@ -134,10 +138,10 @@ test("every end of a call has its words", () => {
   assert.equal(said({ status: "succeeded", duration_ms: 8_700 }), "8.7 s");
   assert.equal(said({ status: "timed_out", duration_ms: 30_004, timeout_ms: 30_000 }), "timed out after 30 s");
   const idle = { timeout_ms: 30_000, idle_timeout_ms: 1_500, limit_reached: "idle", duration_ms: 1_503 };
-  assert.equal(said({ status: "timed_out", ...idle }), "timed out: no sign of life for 1.5 s");
-  assert.equal(said({ status: "abandoned", ...idle }), "no sign of life for 1.5 s; it may still be running");
+  assert.equal(said({ status: "timed_out", ...idle }), "timed out: no progress for 1.5 s");
+  assert.equal(said({ status: "abandoned", ...idle }), "no progress for 1.5 s; it may still be running");
   const late = { kind: "returned", after_ms: 7_300 };
-  assert.equal(said({ status: "abandoned", ...idle, late }), "no longer waited for; it has ended since");
+  assert.equal(said({ status: "abandoned", ...idle, late }), "abandoned; it has since ended");
   assert.equal(said({ status: "cancelled", duration_ms: 11_500, ended_by: byAda }), "cancelled by you after 11.5 s");
   assert.equal(said({ status: "cancelled", duration_ms: 0, ended_by: byAda }), "cancelled by you");
   assert.equal(said({ status: "failed", duration_ms: 1_200 }), "failed after 1.2 s");
@@ -158,14 +162,14 @@ test("a turn's end has a line, a completed one has none", () => {
   const by = { reason: "user", source: "button", by: "ada" };
   assert.equal(endingLabel(i18n, { ...turn, status: "completed" }, "ada"), null);
   assert.deepEqual(endingLabel(i18n, { ...turn, status: "cancelled", endedBy: by }, "ada"), {
-    title: "Turn cancelled",
+    title: "Task cancelled",
     detail: "by you",
   });
   assert.deepEqual(endingLabel(i18n, { ...turn, status: "cancelled", endedBy: by, isBegun: false }, "ada"), {
     title: "Not sent",
     detail: "cancelled by you",
   });
-  assert.equal(endingLabel(i18n, { ...turn, status: "timed_out" }, "ada")?.detail, "it reached its time limit");
+  assert.equal(endingLabel(i18n, { ...turn, status: "timed_out" }, "ada")?.detail, "because it reached its time limit");
   assert.equal(
     endingLabel(i18n, { ...turn, status: "failed", errorCode: "step_limit" }, "ada")?.detail,
     "Too many steps.",
@@ -199,10 +203,14 @@ test("what a person typed cannot name a parameter of a text", () => {
 });
 
 test("arguments are told by the one that says most", () => {
-  assert.equal(shortInput({ timeout_ms: 5, command: "ls -l" }), "ls -l");
-  assert.equal(shortInput({ seconds: 20 }), "seconds: 20");
-  assert.equal(shortInput({ _meta: { timeout_ms: 1 } }), "");
-  assert.equal(shortInput({ text: "x".repeat(500) }).length, 121);
+  const text = (/** @type {string} */ name, /** @type {string} */ value) => ({ name, value, isText: true });
+  const json = (/** @type {string} */ name, /** @type {string} */ value) => ({ name, value, isText: false });
+  assert.equal(shortInput([json("timeout_ms", "5"), text("path", "."), text("command", "ls -l")]), "ls -l");
+  assert.equal(shortInput([json("order", "9007199254740993"), json("seconds", "1.0")]), "order: 9007199254740993");
+  assert.equal(shortInput([json("list", '[\n  "x"\n]')]), 'list: ["x"]');
+  assert.equal(shortInput([json("_meta", "{}")]), "");
+  assert.equal(shortInput([text("", "bare")]), "bare");
+  assert.equal(shortInput([text("text", "x".repeat(500))]).length, 121);
 });
 
 test("a name that runs from right to left leaves the words beside it in their places", () => {

@@ -88,7 +88,7 @@ const page = {
 Object.assign(globalThis, {
   document: page,
   window: globalThis,
-  location: { href: "/page" },
+  location: { href: "http://localhost/page" },
   HTMLButtonElement: Control,
   DOMParser: class {
     parseFromString() {
@@ -97,7 +97,7 @@ Object.assign(globalThis, {
     }
   },
   fetch: async (/** @type {string} */ address) => {
-    asked.push(address);
+    asked.push(String(address));
     const { status, redirected, text } = server;
     return { ok: status === 200, status, redirected, text: async () => text };
   },
@@ -105,7 +105,7 @@ Object.assign(globalThis, {
 
 mock.timers.enable({ apis: ["setTimeout"] });
 mock.method(performance, "now", () => now);
-await import("../../../static/governance/refresh.js");
+await import("../../../static/console/refresh.js");
 const begin = listeners.get("DOMContentLoaded");
 const moveMouse = listeners.get("pointermove");
 
@@ -244,7 +244,7 @@ test("a page of what is now goes on without an end, and reads itself", async () 
     await pass(2);
     assert.equal(asked.length, round);
   }
-  assert.deepEqual(new Set(asked), new Set(["/page"]));
+  assert.deepEqual(new Set(asked), new Set(["http://localhost/page"]));
   assert.equal(page.pause.hidden, false);
 });
 

@@ -68,7 +68,7 @@ Object.assign(globalThis, {
 });
 
 mock.timers.enable({ apis: ["setTimeout"] });
-await import("../../../static/governance/what_if.js");
+await import("../../../static/console/what_if.js");
 listeners.get("loaded")?.({ target: new Field("") });
 
 /** @param {string} tool */

@@ -19,11 +19,11 @@ INSTALLED_APPS = [
     "governance",
     "turns",
     "webchat",
+    "console",
     "shop",
 ]
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
-    "webchat.middleware.ContentSecurityPolicyMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",

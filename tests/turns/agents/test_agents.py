@@ -5,14 +5,13 @@ from asgiref.sync import async_to_sync
 from django.core.management import call_command
 
 from governance import ErrorType
-from tests.turns.support import ChatDriver, in_database
+from tests.turns.support import ChatDriver, find_live_call, in_database
 from turns import selectors, services
-from turns.agents.lookup import find_agent, make_first_agent
-from turns.core.tool_names import ToolNames
+from turns.agents.lookup import ToolNames, find_agent, make_first_agent
 from turns.exceptions import AgentUnavailable
+from turns.history.histories import note_on
 from turns.models import Agent, Conversation, Turn
 from turns.queueing import queue
-from turns.running import runtime
 from turns.testing import call, gate, text
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -55,14 +54,12 @@ class TestFirstAgent:
             def get_model(self, app_label, model_name):
                 raise LookupError
 
-        make_first_agent(apps=Before())
+        make_first_agent(using="default", apps=Before())
 
     async def test_without_any_agent_the_settings_count(self, chat, settings):
         settings.TURNS_STEP_LIMIT = 7
         await in_database(Agent.objects.all().delete)
-        chat.use_script([call("c1", "quick")], [text("Done.")])
-
-        turn = await chat.run()
+        turn = await chat.play([call("c1", "quick")], [text("Done.")])
 
         assert (turn.status, turn.agent, turn.step_limit) == ("completed", "", 7)
 
@@ -84,9 +81,7 @@ class TestLimits:
         settings.TURNS_TURN_TIMEOUT = 60.0
         settings.TURNS_STEP_LIMIT = 9
         agent = await with_agent(chat)
-        chat.use_script([text("Done.")], [text("Done.")])
-
-        first = await chat.run()
+        first = await chat.play([text("Done.")], [text("Done.")])
         await in_database(lambda: Agent.objects.filter(pk=agent.pk).update(turn_timeout_ms=0))
         second = await chat.run()
 
@@ -106,12 +101,10 @@ class TestLimits:
 
     async def test_calls_beyond_its_number_at_once_wait(self, chat, fake_tools):
         await with_agent(chat, max_parallel_calls=1)
-        chat.use_script([call("c1", "held"), call("c2", "held")], [text("Done.")])
-        turn_id = await chat.say()
-        await chat.running(turn_id, "c1")
+        turn_id = await chat.begin([call("c1", "held"), call("c2", "held")], [text("Done.")])
 
         assert chat.sink.find("tool_start", tool_id="c2") is None
-        waiting = await runtime.find_call(turn_id, "c2")
+        waiting = find_live_call(turn_id, "c2")
         assert waiting.elapsed == 0.0
         fake_tools.open_all()
         turn = await chat.ended(turn_id)
@@ -131,9 +124,7 @@ class TestTools:
 
     async def test_a_name_that_the_model_makes_up_is_refused(self, chat, fake_tools):
         await with_agent(chat, tools=["quick"])
-        chat.use_script([call("c1", "failing"), call("c2", "quick")], [text("Done.")])
-
-        turn = await chat.run()
+        turn = await chat.play([call("c1", "failing"), call("c2", "quick")], [text("Done.")])
 
         calls = await chat.calls(turn.pk)
         assert (calls["c1"].status, calls["c1"].error_type) == ("failed", ErrorType.UNKNOWN_TOOL)
@@ -232,8 +223,7 @@ class TestUnavailable:
             Agent.objects.update(is_default=False)
             Agent.objects.create(name="librarian", is_default=True)
 
-        chat.use_script([text("Done.")], [text("Done.")])
-        first = await chat.run()
+        first = await chat.play([text("Done.")], [text("Done.")])
         await in_database(move)
         second = await chat.run()
 
@@ -282,6 +272,7 @@ class TestUnavailable:
         told = chat.sink.find("error", turn_id=str(second))
         assert told["code"] == "agent_unavailable"
         assert "“librarian”" in told["message"]
+        assert "its agent was not available" in await in_database(lambda: note_on(turn))
 
     def test_a_default_agent_is_found_without_a_name(self):
         assert find_agent().name == find_agent("assistant").name == "assistant"

@@ -6,7 +6,7 @@ from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
 
 from turns.agents import edits
-from turns.agents.starters import Sample, Starters, starters_of
+from turns.agents.lookup import Sample, Starters, starters_of
 from turns.models import Agent, AgentChange
 
 pytestmark = pytest.mark.django_db
@@ -23,7 +23,7 @@ def staff():
 
 
 def save(name="librarian", /, by=None, seen=None, **values):
-    return edits.save_agent(name=name, values=values, by=by, seen=seen)
+    return edits.save_agent(name=name, values=values, by=by, version=seen)
 
 
 def test_every_edit_is_audited_with_old_and_new_values(admin_user):
@@ -57,13 +57,13 @@ def test_making_another_one_the_default_moves_it_and_both_are_audited(admin_user
 
 
 def test_one_agent_is_the_default_always():
-    with pytest.raises(ValidationError, match="Make another one the default instead"):
+    with pytest.raises(ValidationError, match="Make another agent the default instead"):
         save("assistant", is_default=False)
-    with pytest.raises(ValidationError, match="cannot be switched off"):
+    with pytest.raises(ValidationError, match="cannot be disabled"):
         save("assistant", is_enabled=False)
     with pytest.raises(ValidationError, match="Make another one the default first"):
         edits.delete_agent(name="assistant", by=None)
-    with pytest.raises(ValidationError, match="cannot be switched off"):
+    with pytest.raises(ValidationError, match="cannot be disabled"):
         save(is_default=True, is_enabled=False)
     assert Agent.objects.get().is_default
 
@@ -73,14 +73,14 @@ def test_one_agent_is_the_default_always():
     [
         ({"chat_model": "gpt-5"}, "no chat model named “gpt-5”"),
         ({"chat_model": "no.such.module:factory"}, "no chat model named"),
-        ({"tools": "read_file"}, "list of names"),
-        ({"tools": ["read file"]}, "“read file” is no name"),
-        ({"tools": ["git*hub"]}, "asterisk may stand at its end only"),
-        ({"tools": [7]}, "“7” is no name"),
+        ({"tools": "read_file"}, "list of tool names"),
+        ({"tools": ["read file"]}, "“read file” is not a valid tool name"),
+        ({"tools": ["git*hub"]}, "asterisk is only allowed at the end"),
+        ({"tools": [7]}, "“7” is not a valid tool name"),
         ({"turn_timeout_ms": 8 * 86_400_000}, "longer than a week"),
         ({"turn_timeout_ms": -1}, "negative"),
         ({"turn_timeout_ms": "soon"}, "whole number"),
-        ({"token_limit": 10**15}, "leave it blank"),
+        ({"token_limit": 10**15}, "Leave it blank"),
         ({"step_limit": 0}, "greater than or equal to 1"),
         ({"max_parallel_calls": 0}, "greater than or equal to 1"),
         ({"approval": "never"}, "not a valid choice"),
@@ -118,7 +118,7 @@ def test_an_edit_on_top_of_a_newer_one_is_refused(admin_user):
     seen = Agent.objects.get(name="librarian").updated_at
     save(description="Knows all books.")
 
-    with pytest.raises(ValidationError, match="changed by somebody else"):
+    with pytest.raises(ValidationError, match="Someone else has changed"):
         save(description="Knows no books.", seen=seen)
     assert Agent.objects.get(name="librarian").description == "Knows all books."
 
@@ -133,11 +133,11 @@ def test_a_field_that_agents_do_not_have_is_a_mistake_of_the_code():
     [
         ("help", "list of texts"),
         ([1], "list of texts"),
-        (["a"] * 5, "4 samples at most"),
+        (["a"] * 5, "at most 4 samples"),
         (["a" * 201], "1 to 200 characters"),
         ([" "], "1 to 200 characters"),
         (["safe\u202egpj.exe"], "invisible characters"),
-        (["two\nlines"], "in one line"),
+        (["two\nlines"], "a single line"),
     ],
 )
 def test_samples_are_few_short_and_plain(samples, problem):

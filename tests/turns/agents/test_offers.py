@@ -6,7 +6,7 @@ from django.contrib.auth import get_user_model
 from django.test import Client
 
 from governance.models import McpServer
-from tests.turns.admin.test_agents import ADD, LIST, said, save, url_of
+from tests.console.test_agents import ADD, LIST, said, save, url_of
 from tests.turns.agents.test_agents import with_agent
 from tests.turns.tools_of_servers import many_tools
 from turns.models import Agent
@@ -41,7 +41,7 @@ async def test_a_request_has_no_heavier_tools_than_the_project_wants(chat, setti
     assert f"has {MANY + 1} tools" in message
     assert f"aaa_{len(names) - 1:03}" in message
     assert "and " in message
-    assert "more. An administrator can choose the agent's tools." in message
+    assert "more. An administrator can select the agent’s tools." in message
 
     await chat.run("Hello again")
     assert times_told(chat) == 1, "the same is said once in a conversation"
@@ -70,7 +70,7 @@ async def test_all_tools_of_a_server_are_chosen_by_one_tick(chat, settings):
 
     page, initial = await sync_to_async(choose)()
 
-    assert "<code>gh_*</code> all tools of this server, also those that come later" in page
+    assert "<code>gh_*</code> all tools of this server, including those added later" in page
     agent = await Agent.objects.aget(name="librarian")
     assert agent.tools == ["gh_*", "read_file"]
     assert sorted(initial["ticked_tools"]) == ["gh_*", "read_file"]
@@ -89,7 +89,7 @@ class TestAdmin:
         page = save(admin_client, ADD, name="librarian", which_tools="some", ticked_tools=["aaa_*"])
 
         (warning,) = [text for text in said(page) if "tokens" in text]
-        assert f"Its {MANY} tools take about 30000 tokens of each request" in warning
+        assert f"Its {MANY} tools use about 30000 tokens of each request" in warning
         assert f"{MANY} tools, about 30000 tokens." in admin_client.get(url_of("librarian")).text
         assert "30000" in admin_client.get("/admin/governance/mcpserver/").text
 
@@ -100,7 +100,7 @@ class TestAdmin:
         values = {"which_tools": "some", "ticked_tools": ["aaa_*"], "chat_model": "openai:gpt-5"}
         made = save(admin_client, ADD, name="librarian", **values)
 
-        sentence = "This agent has 200 tools, and its chat model is offered 128 of them"
+        sentence = "This agent has 200 tools, but a request can contain at most 128"
         assert any(text.startswith(sentence) for text in said(made))
         assert sentence in admin_client.get(url_of("librarian")).text
         listed = said(admin_client.get(LIST))

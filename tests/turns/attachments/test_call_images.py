@@ -135,7 +135,7 @@ async def test_only_who_may_see_the_conversation_may_see_the_image(chat, server)
         (files.HTML, "It is none of these: PNG, JPEG, GIF, WEBP."),
         (files.pdf(), "It is none of these: PNG, JPEG, GIF, WEBP."),
         (files.image()[:60], "The file cannot be read"),
-        (files.bomb(), "The image is too large: at most 50 million pixels."),
+        (files.bomb(), "The image is too large. The limit is 50 million pixels."),
     ],
     ids=["svg", "html", "pdf", "cut off", "bomb"],
 )
@@ -162,7 +162,7 @@ async def test_large_image_is_refused(chat, server, settings):
 async def test_image_counts_for_the_quota_of_the_owner(chat, server, settings):
     settings.TURNS_ATTACHMENT_QUOTA = 1
     row, _asked = await painted(chat)
-    assert "not shown: Your files take all the room that you have." in row.result
+    assert "not shown: Your files use all available space." in row.result
 
 
 async def test_call_shows_so_many_images_at_most(chat, server):

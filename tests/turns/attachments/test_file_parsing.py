@@ -1,11 +1,13 @@
 """What people attach is what its bytes say, and a worker process opens it under limits."""
 
+import socket
 from io import BytesIO
-from typing import Any
 
 import pytest
 from PIL import Image
 
+from governance.toolbox import ToolboxSettings
+from governance.toolbox.sandbox import Mode, find_sandbox
 from tests import files_to_attach as files
 from turns.attachments import file_parsing
 from turns.attachments.file_parsing import ReadFile, read_file
@@ -148,7 +150,7 @@ def test_markup_is_only_text(content):
     "content", [b"MZ\x90\0\3", b"\x7fELF\2\1", b"PK\3\4zip", b"\xff\xfe\0t", b"caf\xe9", b"  \n"]
 )
 def test_other_files_are_refused(content):
-    assert "type are not taken" in why(content)
+    assert "type is not supported" in why(content)
 
 
 def test_nothing_and_too_much_are_refused(settings):
@@ -160,20 +162,35 @@ def test_nothing_and_too_much_are_refused(settings):
 
 def test_type_that_is_switched_off_is_refused(settings):
     settings.TURNS_ATTACHMENT_TYPES = ["text/plain"]
-    assert "These are: TXT." in why(files.image())
+    assert "Supported types: TXT." in why(files.image())
 
 
-def test_worker_has_no_secrets(monkeypatch):
-    seen: dict[str, Any] = {}
+NOSY = """
+import json, os, socket, sys
+sys.stdin.buffer.read()
+seen = {"environment": sorted(os.environ), "readable": os.path.exists("SECRET")}
+try:
+    socket.create_connection(("127.0.0.1", PORT), timeout=1).close()
+    seen["connected"] = True
+except OSError:
+    seen["connected"] = False
+print(json.dumps(seen))
+"""
 
-    def run(command: list[str], **how: Any) -> Any:
-        seen.update(how["env"])
-        raise file_parsing.subprocess.TimeoutExpired(command, 1)
 
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
-    monkeypatch.setattr(file_parsing.subprocess, "run", run)
-    why(files.image())
-    assert seen.keys() == {"PYTHONPATH", "LC_ALL"}
+def test_worker_has_no_secrets_and_reaches_nothing(monkeypatch, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        secret, worker = tmp_path / "secret", tmp_path / "program" / "file_worker.py"
+        secret.touch()
+        worker.parent.mkdir()
+        program = NOSY.replace("SECRET", str(secret))
+        worker.write_text(program.replace("PORT", str(server.getsockname()[1])))
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+        monkeypatch.setattr(file_parsing, "_WORKER", worker)
+        seen, _data = file_parsing._ask_worker("image", b"x" * 100_000, None)
+    assert set(seen["environment"]) - {"PWD"} == {"PYTHONPATH", "LC_ALL"}
+    is_free = find_sandbox(ToolboxSettings()).mode is Mode.NONE
+    assert (seen["readable"], seen["connected"]) == (is_free, is_free)
 
 
 @pytest.mark.parametrize(

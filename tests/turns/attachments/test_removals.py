@@ -80,7 +80,7 @@ def stored(storage: Path) -> list[str]:
 
 
 async def test_more_files_than_are_removed_at_once_all_go(chat, storage, monkeypatch):
-    monkeypatch.setattr(rows, "AT_ONCE", 2)
+    monkeypatch.setattr(rows, "BATCH_SIZE", 2)
     await send(chat, chat.id, *(b"%d" % number for number in range(5)))
     await delete(chat, chat.id)
     await is_emptied(chat.id)
@@ -91,7 +91,7 @@ async def test_more_files_than_are_removed_at_once_all_go(chat, storage, monkeyp
 async def test_a_file_that_stays_holds_up_no_other_conversation(
     chat, storage, refused, monkeypatch
 ):
-    monkeypatch.setattr(rows, "AT_ONCE", 1)
+    monkeypatch.setattr(rows, "BATCH_SIZE", 1)
     other = await services.create_conversation(user=chat.user)
     kept, *_ = await send(chat, chat.id, b"one", b"two", b"three")
     await send(chat, other.id, b"four")
@@ -121,7 +121,7 @@ def deleted(owner: Any, number: int, *paths: str) -> UUID:
 
 
 async def test_what_cannot_be_emptied_keeps_no_others_from_their_turn(ada, refused, monkeypatch):
-    monkeypatch.setattr(deletions, "AT_ONCE", 1)
+    monkeypatch.setattr(deletions, "BATCH_SIZE", 1)
     refused.add("kept")
     stuck = await in_database(lambda: deleted(ada, 1, "kept"))
     other = await in_database(lambda: deleted(ada, 1 << 127))

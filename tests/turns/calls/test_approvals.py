@@ -17,7 +17,7 @@ from tests.turns.row_factory import RowFactory, make_question, said, use
 from tests.turns.support import ChatDriver, FakeTools, in_database, is_paused
 from turns import selectors as turn_selectors
 from turns import services
-from turns.core.history import violations
+from turns.core.repairs import violations
 from turns.endings import recovery
 from turns.models import Agent, Conversation
 from turns.processes import process_registry
@@ -78,6 +78,40 @@ async def test_an_approved_call_runs_and_tells_who_let_it(chat: ChatDriver, fake
     assert model.requests[1].messages[-1].tool_results[0].content == "whole input"
 
 
+async def test_what_is_shown_is_what_runs_even_where_a_database_takes_no_such_text(
+    chat: ChatDriver,
+):
+    """Neither NUL nor a name that is hidden behind another one gets past a person."""
+    ran = []
+
+    async def send(to: dict[str, str]) -> str:
+        """Send something."""
+        ran.append(to)
+        return "sent"
+
+    registry.register(make_tool(send, approval="always"))
+    try:
+        calls = [
+            call("a", "send", to={"name": "/etc/passwd\0.png"}),
+            call("b", "send", to={"to\0": "mallory", "to\ufffd": "bob"}),
+            call("c", "send", to={"name": "half \ud800"}),
+        ]
+        turn_id, model = await waiting(chat, *calls)
+        await chat.decide(turn_id, "a")
+        await chat.ended(turn_id)
+    finally:
+        registry.unregister("send")
+    asked = chat.sink.find("tool_approval", tool_id="a")
+    (question,) = await chat.questions(turn_id)
+    rows = await chat.calls(turn_id)
+    assert asked["input"] == question.input == rows["a"].input == {"to": ran[0]}
+    assert ran == [{"name": "/etc/passwd\ufffd.png"}]
+    assert {rows[name].error_type for name in "bc"} == {"invalid_input"}
+    read = [result.content for result in model.requests[1].messages[-1].tool_results]
+    assert "two names in the arguments are the same" in read[1]
+    assert "not valid text" in read[2]
+
+
 async def test_a_denied_call_never_runs_and_the_agent_reads_why(
     chat: ChatDriver, fake_tools: FakeTools
 ):
@@ -89,7 +123,7 @@ async def test_a_denied_call_never_runs_and_the_agent_reads_why(
     assert (made.status, made.error_type, made.disposition) == ("denied", "denied", "not_started")
     read = model.requests[1].messages[-1].tool_results[0]
     assert read.is_error
-    assert read.content.startswith('[DENIED] Tool "asked" was not run')
+    assert read.content.startswith("[DENIED]")
     assert "not on a Friday" in read.content
     assert fake_tools.started == []
 
@@ -103,8 +137,7 @@ async def test_nobody_answers_and_it_is_expired_not_denied(
     made = (await chat.calls(turn.pk))["a"]
     assert (made.status, made.error_type, made.disposition) == ("expired", "expired", "not_started")
     read = model.requests[1].messages[-1].tool_results[0].content
-    assert read.startswith('[EXPIRED] Tool "asked" was not run')
-    assert "nobody answered within 0.05s" in read
+    assert read.startswith("[EXPIRED]")
     decided = chat.sink.find("tool_decision", tool_id="a")
     assert (decided["decision"], decided["by"]) == ("expired", "")
     assert fake_tools.started == ["b"]
@@ -115,8 +148,7 @@ async def test_nobody_answers_and_it_is_expired_not_denied(
 
 async def test_a_no_after_the_expiry_is_kept_as_a_no(chat: ChatDriver, settings):
     settings.GOVERNANCE_APPROVAL_TIMEOUT = 0.05
-    chat.use_script([call("a", "asked")], [text("Fine.")])
-    turn = await chat.run()
+    turn = await chat.play([call("a", "asked")], [text("Fine.")])
     for _ in range(2):
         late = await chat.decide(turn.pk, "a", decision="deny", reason="I was at lunch")
         assert (late.outcome, late.status) == (FINISHED, "expired")
@@ -163,7 +195,6 @@ async def test_a_cancel_while_it_waits_is_a_cancel_and_no_denial(
         "not_started",
     )
     assert made.result.startswith("[CANCELLED]")
-    assert "was not started" in made.result
     (row,) = await chat.questions(turn_id)
     assert (row.decision, row.by_name, row.input) == ("cancelled", "", {})
     assert not chat.sink.find("tool_decision", tool_id="a")
@@ -292,9 +323,7 @@ async def test_only_the_owner_and_those_who_may_decide_for_all(
 async def test_a_call_that_nobody_was_asked_about_cannot_be_decided(
     chat: ChatDriver, fake_tools: FakeTools
 ):
-    chat.use_script([call("a", "held")], [text("Fine.")])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "a")
+    turn_id = await chat.begin([call("a", "held")], [text("Fine.")])
     receipt = await chat.decide(turn_id, "a", decision="deny")
     assert (receipt.outcome, receipt.status) == (FINISHED, "running")
     fake_tools.open("a")
@@ -343,25 +372,25 @@ async def test_a_yes_for_one_conversation_says_nothing_of_another(chat: ChatDriv
     await second.ended(turn_id)
 
 
+def change_tool(fake_tools: FakeTools) -> None:
+    registry.unregister("asked")
+    registry.register(
+        make_tool(
+            fake_tools.quick,
+            name="asked",
+            description="Something else.",
+            approval="once_per_conversation",
+        )
+    )
+
+
 async def test_a_tool_that_has_changed_since_is_asked_about_again(
     chat: ChatDriver, fake_tools: FakeTools
 ):
     turn_id, _ = await waiting(chat, call("a", "asked", text="x"))
-    registry.unregister("asked")
-    changed = make_tool(
-        fake_tools.quick,
-        name="asked",
-        description="Something else.",
-        approval="once_per_conversation",
-    )
-    registry.register(changed)
+    change_tool(fake_tools)
     await chat.decide(turn_id, "a", remember="conversation")
-
-    def second():
-        told = [e for e in chat.sink.events if e["type"] == "tool_approval"]
-        return told[1] if len(told) == 2 else None
-
-    assert (await eventually(second))["description"] == "Something else."
+    await chat.sink.until("tool_approval", tool_id="a", description="Something else.")
     assert fake_tools.started == []
     await chat.decide(turn_id, "a", decision="deny")
     await chat.ended(turn_id)
@@ -371,18 +400,31 @@ async def test_a_tool_that_has_changed_since_is_asked_about_again(
     assert fake_tools.started == []
 
 
+async def test_a_yes_for_the_conversation_covers_no_question_about_a_tool_that_has_changed(
+    chat: ChatDriver, fake_tools: FakeTools
+):
+    turn_id, _ = await waiting(chat, call("a", "asked"), call("b", "asked"))
+    await chat.asked(turn_id, "b")
+    change_tool(fake_tools)
+    await chat.decide(turn_id, "b")
+    await chat.sink.until("tool_approval", tool_id="b", description="Something else.")
+    await chat.decide(turn_id, "a", remember="conversation")  # which has seen the tool as it was
+    await chat.sink.until("tool_approval", tool_id="a", description="Something else.")
+    newest = {row.call_id: row.decision for row in await chat.questions(turn_id)}
+    assert newest == {"a": "", "b": ""}
+    for name in "ab":
+        await chat.decide(turn_id, name, decision="deny")
+    await chat.ended(turn_id)
+    assert fake_tools.started == []
+
+
 async def test_an_earlier_yes_does_not_count_for_a_tool_that_has_changed(
     chat: ChatDriver, fake_tools: FakeTools
 ):
     turn_id, _ = await waiting(chat, call("a", "asked"))
     await chat.decide(turn_id, "a", remember="conversation")
     await chat.ended(turn_id)
-    registry.unregister("asked")
-    registry.register(
-        make_tool(
-            fake_tools.quick, name="asked", approval="once_per_conversation", description="New."
-        )
-    )
+    change_tool(fake_tools)
     turn_id, _ = await waiting(chat, call("b", "asked"))
     await chat.decide(turn_id, "b", decision="deny")
     await chat.ended(turn_id)
@@ -408,8 +450,7 @@ async def test_the_approval_limit_is_the_administrators_too(chat: ChatDriver, op
             values={"approval_timeout_ms": 40, "approval": "always"}, by=operator
         )
     )
-    chat.use_script([call("a", "quick")], [text("Fine.")])
-    turn = await chat.run()
+    turn = await chat.play([call("a", "quick")], [text("Fine.")])
     assert (await chat.calls(turn.pk))["a"].status == "expired"
 
 

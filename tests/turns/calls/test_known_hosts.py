@@ -9,7 +9,7 @@ from governance.toolbox.known_hosts import canonical
 from tests.governance.toolbox.http_server import HttpServer, answer
 from tests.turns.support import ChatDriver
 from tests.turns.tools.scripted_agents import ask, child, use_scripts
-from turns.calls.known_hosts import names
+from turns.calls.approvals import is_named_in
 from turns.testing import Item, call, text
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -177,7 +177,7 @@ async def test_what_the_person_has_named_counts_for_sub_agents(
     ],
 )
 def test_a_text_names_this_very_host(said: str, is_named: bool):
-    assert names(said, "example.org") is is_named
+    assert is_named_in(said, "example.org") is is_named
 
 
 @pytest.mark.parametrize(

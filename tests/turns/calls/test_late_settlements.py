@@ -98,9 +98,7 @@ async def text_of(admin_client: Client, page: str) -> str:
 async def test_the_end_of_a_call_that_was_given_up_is_told_after_the_turns_end(
     chat: ChatDriver, fake_tools: FakeTools, admin_client: Client
 ):
-    chat.use_script([call("a", "blocked")])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "a")
+    turn_id = await chat.begin([call("a", "blocked")])
     await chat.cancel(turn_id)
     await chat.ended(turn_id)
     assert await listed(admin_client, "abandoned") == {"a"}
@@ -111,7 +109,7 @@ async def test_the_end_of_a_call_that_was_given_up_is_told_after_the_turns_end(
         ),
     ]
     for page in pages:
-        assert "may still run" in await text_of(admin_client, page)
+        assert "abandoned, may still be running" in await text_of(admin_client, page)
     fake_tools.open("a")
     told = await chat.sink.until("tool_settled", turn_id=str(turn_id), tool_id="a")
     assert (told["tool_name"], told["status"], told["kind"]) == ("blocked", "abandoned", "returned")
@@ -123,18 +121,16 @@ async def test_the_end_of_a_call_that_was_given_up_is_told_after_the_turns_end(
     assert await listed(admin_client, "late") == {"a"}
     for page in pages:
         html = await text_of(admin_client, page)
-        assert "may still run" not in html
-        assert "has ended since" in html
+        assert "abandoned, may still be running" not in html
+        assert "has since ended" in html
     export = await selectors.export(conversation_id=chat.id, user=chat.user)
-    assert "### `blocked` · given up, has ended since" in as_markdown(export)
+    assert "### `blocked` · abandoned, has since ended" in as_markdown(export)
     (shown,) = (await selectors.get_turn(turn_id=turn_id, user=chat.user))["calls"]
     assert shown["late"] == {"kind": "returned", "after_ms": told["after_ms"]}
 
 
 async def test_a_call_may_end_late_while_its_turn_goes_on(chat: ChatDriver, fake_tools: FakeTools):
-    chat.use_script([call("a", "blocked")], [call("b", "held")], [text("Fine.")])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "a")
+    turn_id = await chat.begin([call("a", "blocked")], [call("b", "held")], [text("Fine.")])
     await services.set_deadline(turn_id=turn_id, tool_id="a", user=chat.user, timeout_ms=30)
     await chat.running(turn_id, "b")
     fake_tools.open("a")

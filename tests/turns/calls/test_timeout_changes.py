@@ -11,15 +11,22 @@ from governance import services as governance_services
 from governance.runtime import get_executor
 from tests.support import eventually
 from tests.turns.row_factory import RowFactory
-from tests.turns.support import ChatDriver, FakeTools, in_database, row, run_out_of_time
+from tests.turns.support import (
+    ChatDriver,
+    FakeTools,
+    find_live_call,
+    in_database,
+    row,
+    run_out_of_time,
+)
 from turns import selectors, services
-from turns.core.history import violations
+from turns.core.repairs import violations
 from turns.events import sinks
 from turns.exceptions import MessageRejected
 from turns.models import DeadlineOrder, Process, Turn
 from turns.running import runtime
+from turns.running.write_queue import Urgency
 from turns.services import OpOutcome
-from turns.storage.priority_lock import Urgency
 from turns.testing import call, gate, text
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -55,18 +62,16 @@ async def test_a_call_past_its_limit_is_answered_and_the_turn_goes_on(
     assert {calls[n].error_type for n in "ac"} == {"timeout"}
     assert (calls["a"].timeout_ms, calls["a"].timeout_source) == (60, "hint")
     read = [block.content for block in model.requests[1].messages[-1].tool_results]
-    assert read[0].startswith('[TIMEOUT] Tool "held" did not respond within 0.06s.')
-    assert read[1] == "real"
-    assert "may still be running and may have been applied" in read[2]
+    assert [result.partition("] ")[0] for result in read] == ["[TIMEOUT", "real", "[TIMEOUT"]
     for name, tool in (("a", "held"), ("c", "stubborn")):
         told = chat.sink.find("tool_timeout", tool_id=name)
         assert (told["tool_name"], told["timeout_ms"]) == (tool, 60)
 
 
 async def test_a_late_result_is_recorded_and_never_shown(chat: ChatDriver, fake_tools: FakeTools):
-    chat.use_script([call("a", "stubborn"), call("b", "blocked")], [text("Fine.")])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "a", "b")
+    turn_id = await chat.begin(
+        [call("a", "stubborn"), call("b", "blocked")], [text("Fine.")], running=["a", "b"]
+    )
     for name in "ab":
         await set_deadline(chat, turn_id, name, timeout_ms=30)
     turn = await chat.ended(turn_id)
@@ -93,9 +98,7 @@ async def test_a_late_result_is_recorded_and_never_shown(chat: ChatDriver, fake_
 
 
 async def test_a_shorter_limit_is_obeyed_by_the_running_call(chat: ChatDriver):
-    chat.use_script([call("a", "held")], [text("Fine.")])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "a")
+    turn_id = await chat.begin([call("a", "held")], [text("Fine.")])
     receipt = await set_deadline(chat, turn_id, "a", timeout_ms=50)
     assert (receipt.outcome, receipt.timeout_ms, receipt.timeout_source) == (
         OpOutcome.ACCEPTED,
@@ -163,8 +166,7 @@ async def test_a_call_cut_by_its_own_limit_says_that(chat: ChatDriver):
 
 
 async def test_a_call_that_nothing_cut_names_no_limit(chat: ChatDriver):
-    chat.use_script([call("a", "quick")], [text("Fine.")])
-    await chat.run()
+    await chat.play([call("a", "quick")], [text("Fine.")])
     assert chat.sink.find("tool_result", tool_id="a")["limit_reached"] is None
 
 
@@ -172,9 +174,7 @@ async def test_a_live_change_of_the_idle_limit_is_recorded_as_one(
     chat: ChatDriver, fake_tools: FakeTools, silent_for
 ):
     await silent_for("held", 50_000)
-    chat.use_script([call("a", "held")], [text("Fine.")])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "a")
+    turn_id = await chat.begin([call("a", "held")], [text("Fine.")])
     await set_deadline(chat, turn_id, "a", timeout_ms=700_000)
     await chat.sink.until("tool_deadline", timeout_ms=700_000)
     await silent_for("held", 20_000)
@@ -194,9 +194,7 @@ async def test_a_live_change_of_the_idle_limit_is_recorded_as_one(
 
 
 async def test_a_call_that_ended_with_its_turns_time_names_that_limit(chat: ChatDriver):
-    chat.use_script([call("a", "held")], [text("never asked")])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "a")
+    turn_id = await chat.begin([call("a", "held")], [text("never asked")])
     run_out_of_time(turn_id)
     assert (await chat.ended(turn_id)).status == "timed_out"
     assert chat.sink.find("tool_result", tool_id="a")["limit_reached"] == "turn"
@@ -207,7 +205,7 @@ async def test_several_changes_at_once_are_all_recorded(chat: ChatDriver, fake_t
     chat.use_script([limited("a", "held", 600_000)], [text("Fine.")])
     turn_id = await chat.say()
     await eventually(lambda: "a" in fake_tools.started)  # told as started a little earlier
-    live = await runtime.find_call(turn_id, "a")
+    live = find_live_call(turn_id, "a")
     executor = await get_executor()
     for seconds in (700, 800, 900):
         executor.set_deadline(live, seconds, by="ada")
@@ -220,13 +218,11 @@ async def test_several_changes_at_once_are_all_recorded(chat: ChatDriver, fake_t
 
 
 async def test_a_longer_limit_lets_the_call_finish(chat: ChatDriver, fake_tools: FakeTools):
-    chat.use_script([limited("a", "held", 600_000)], [text("Fine.")])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "a")
+    turn_id = await chat.begin([limited("a", "held", 600_000)], [text("Fine.")])
     receipt = await set_deadline(chat, turn_id, "a", extend_ms=60_000)
     assert receipt.timeout_ms == 660_000
     await chat.sink.until("tool_deadline", tool_id="a", timeout_ms=660_000)
-    live = await runtime.find_call(turn_id, "a")
+    live = find_live_call(turn_id, "a")
     assert live.limits.deadline.time_left > 600, "the timer has moved, not only what people see"
     fake_tools.open("a")
     await chat.ended(turn_id)
@@ -236,9 +232,7 @@ async def test_a_longer_limit_lets_the_call_finish(chat: ChatDriver, fake_tools:
 async def test_a_limit_set_by_a_sync_view_is_stored_when_its_request_is_over(
     chat: ChatDriver, fake_tools: FakeTools
 ):
-    chat.use_script([call("a", "held")], [text("Fine.")])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "a")
+    turn_id = await chat.begin([call("a", "held")], [text("Fine.")])
     view = async_to_sync(partial(set_deadline, chat, turn_id, "a", extend_ms=60_000))
     running = await runtime.ensure_started()
     async with running.lock.acquired(Urgency.WORK):  # nothing is written until it has answered
@@ -253,9 +247,7 @@ async def test_a_limit_set_by_a_sync_view_is_stored_when_its_request_is_over(
 
 async def test_a_limit_is_capped_by_the_ceiling(chat: ChatDriver, fake_tools: FakeTools, settings):
     settings.GOVERNANCE_TIMEOUT_CEILING = 600.0
-    chat.use_script([limited("a", "held", 650_000)], [text("Fine.")])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "a")
+    turn_id = await chat.begin([limited("a", "held", 650_000)], [text("Fine.")])
     made = (await chat.calls(turn_id))["a"]
     assert (made.timeout_ms, made.asked_timeout_ms) == (600_000, 650_000)
     assert (await set_deadline(chat, turn_id, "a", timeout_ms=3_600_000)).timeout_ms == 600_000
@@ -268,9 +260,7 @@ async def test_without_a_limit_there_is_nothing_to_extend(
     chat: ChatDriver, fake_tools: FakeTools, settings
 ):
     settings.GOVERNANCE_TIMEOUT_CEILING = 0
-    chat.use_script([limited("a", "held", 0)], [text("Fine.")])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "a")
+    turn_id = await chat.begin([limited("a", "held", 0)], [text("Fine.")])
     receipt = await set_deadline(chat, turn_id, "a", extend_ms=5_000)
     assert (receipt.outcome, receipt.timeout_ms) == (OpOutcome.ACCEPTED, None)
     receipt = await set_deadline(chat, turn_id, "a", timeout_ms=30_000)
@@ -283,9 +273,7 @@ async def test_without_a_limit_there_is_nothing_to_extend(
     "wrong", [{}, {"timeout_ms": 0}, {"extend_ms": -1}, {"timeout_ms": 1, "extend_ms": 1}]
 )
 async def test_a_senseless_limit_is_refused(chat: ChatDriver, fake_tools: FakeTools, wrong):
-    chat.use_script([call("a", "held")], [text("Fine.")])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "a")
+    turn_id = await chat.begin([call("a", "held")], [text("Fine.")])
     with pytest.raises(MessageRejected):
         await set_deadline(chat, turn_id, "a", **wrong)
     fake_tools.open("a")
@@ -293,9 +281,9 @@ async def test_a_senseless_limit_is_refused(chat: ChatDriver, fake_tools: FakeTo
 
 
 async def test_only_a_running_call_has_a_limit_to_move(chat: ChatDriver, fake_tools: FakeTools):
-    chat.use_script([call("a", "quick"), call("b", "held")], [text("Fine.")])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "b")
+    turn_id = await chat.begin(
+        [call("a", "quick"), call("b", "held")], [text("Fine.")], running=["b"]
+    )
     await chat.sink.until("tool_result", tool_id="a")
     finished = await set_deadline(chat, turn_id, "a", timeout_ms=5)
     unknown = await set_deadline(chat, turn_id, "nobody", timeout_ms=5)
@@ -305,13 +293,11 @@ async def test_only_a_running_call_has_a_limit_to_move(chat: ChatDriver, fake_to
 
 
 async def test_a_repeated_operation_moves_the_limit_once(chat: ChatDriver, fake_tools: FakeTools):
-    chat.use_script([limited("a", "held", 600_000)], [text("Fine.")])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "a")
+    turn_id = await chat.begin([limited("a", "held", 600_000)], [text("Fine.")])
     extend = (set_deadline(chat, turn_id, "a", extend_ms=5_000, op_id="op") for _ in range(3))
     receipts = await asyncio.gather(*extend)
     assert {r.outcome for r in receipts} == {OpOutcome.ACCEPTED}
-    live = await runtime.find_call(turn_id, "a")
+    live = find_live_call(turn_id, "a")
     assert live.timeout == 605.0
     fake_tools.open("a")
     await chat.ended(turn_id)
@@ -324,9 +310,7 @@ async def test_an_operation_id_of_an_earlier_turn_does_not_stand_for_a_later_lim
     chat: ChatDriver, fake_tools: FakeTools
 ):
     for name in ("a", "b"):
-        chat.use_script([limited(name, "held", 600_000)], [text("Fine.")])
-        turn_id = await chat.say()
-        await chat.running(turn_id, name)
+        turn_id = await chat.begin([limited(name, "held", 600_000)], [text("Fine.")])
         moved = await set_deadline(chat, turn_id, name, timeout_ms=700_000, op_id="same")
         assert (moved.outcome, moved.timeout_ms) == (OpOutcome.ACCEPTED, 700_000)
         fake_tools.open(name)
@@ -336,9 +320,7 @@ async def test_an_operation_id_of_an_earlier_turn_does_not_stand_for_a_later_lim
 async def test_an_edit_of_an_administrator_is_obeyed_by_the_running_call_and_the_next(
     chat: ChatDriver, operator
 ):
-    chat.use_script([call("a", "held")], [call("b", "held")], [text("Fine.")])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "a")
+    turn_id = await chat.begin([call("a", "held")], [call("b", "held")], [text("Fine.")])
     await in_database(
         lambda: governance_services.save_tool_policy(
             tool_name="held", values={"timeout_ms": 80}, by=operator
@@ -363,9 +345,7 @@ async def test_a_deleted_override_gives_way_to_the_next_level(
         return in_database(lambda: function(tool_name="held", by=operator, **values))
 
     await edit(governance_services.save_tool_policy, values={"timeout_ms": 77_000})
-    chat.use_script([call("a", "held")], [text("Fine.")])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "a")
+    turn_id = await chat.begin([call("a", "held")], [text("Fine.")])
     assert (await chat.calls(turn_id))["a"].timeout_source == "override"
     await edit(governance_services.delete_tool_policy)
     told = await chat.sink.until("tool_deadline", tool_id="a")
@@ -413,18 +393,20 @@ async def test_a_turn_out_of_time_while_the_model_speaks_keeps_its_text(chat: Ch
 @pytest.mark.parametrize("none", [0, None])
 async def test_a_turn_may_have_no_limit(chat: ChatDriver, settings, none):
     settings.TURNS_TURN_TIMEOUT = none
-    chat.use_script([text("Fine.")])
-    turn = await chat.run()
+    turn = await chat.play([text("Fine.")])
     assert (turn.status, turn.turn_timeout_ms) == ("completed", None)
 
 
 async def test_a_turn_ends_at_its_step_limit(chat: ChatDriver, settings):
     settings.TURNS_STEP_LIMIT = 2
     model = chat.use_script(
-        [call("a", "quick", text="1")], [call("b", "quick", text="2")], [text("never")]
+        [call("a", "quick", text="1"), call("b", "quick", text="2")],
+        [call("c", "quick", text="3")],
+        [text("never")],
     )
     turn = await chat.run()
-    assert (turn.status, turn.error_code, turn.steps) == ("failed", "step_limit", 2)
+    assert (turn.status, turn.error_code) == ("failed", "step_limit")
+    assert (turn.steps, turn.tool_call_count) == (2, 3)
     told = chat.sink.find("error", turn_id=str(turn.pk))
     assert told["code"] == "step_limit"
     assert len(model.requests) == 2
@@ -454,12 +436,11 @@ async def test_the_same_call_with_the_same_result_is_warned_of_and_then_halted(
 
 async def test_an_exempt_tool_or_another_result_is_no_loop(chat: ChatDriver, settings):
     settings.TURNS_LOOP_WARN_AFTER, settings.TURNS_LOOP_HALT_AFTER = 2, 3
-    chat.use_script(
+    turn = await chat.play(
         *[[call(f"e{n}", "exempt")] for n in range(4)],
         *[[call(f"q{n}", "quick", text=f"value {n}")] for n in range(4)],
         [text("Fine.")],
     )
-    turn = await chat.run()
     assert turn.status == "completed"
     assert not any("[LOOP]" in made.result for made in (await chat.calls(turn.pk)).values())
 
@@ -490,16 +471,15 @@ async def test_a_tool_that_raises_tells_the_kind_of_error_and_no_secret(chat: Ch
 async def test_an_order_of_another_process_is_carried_out_once(
     chat: ChatDriver, fake_tools: FakeTools
 ):
-    chat.use_script([limited("a", "held", 600_000)], [text("Fine.")])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "a")
+    turn_id = await chat.begin([limited("a", "held", 600_000)], [text("Fine.")])
     order = {"turn_id": turn_id, "tool_id": "a", "extend_ms": 5_000, "by_name": "eve"}
     await in_database(lambda: DeadlineOrder.objects.create(**order))
-    await asyncio.gather(*(runtime.check_requests() for _ in range(3)))
+    supervisor = (await runtime.ensure_started()).supervisor
+    await asyncio.gather(*(supervisor.check_requests() for _ in range(3)))
     told = await chat.sink.until("tool_deadline", tool_id="a")
     assert (told["timeout_ms"], told["changed_by"]) == (605_000, "eve")
-    await runtime.check_requests()
-    assert (await runtime.find_call(turn_id, "a")).timeout == 605.0
+    await supervisor.check_requests()
+    assert find_live_call(turn_id, "a").timeout == 605.0
     fake_tools.open("a")
     await chat.ended(turn_id)
 
@@ -529,9 +509,7 @@ async def test_a_limit_of_a_call_in_another_process_is_ordered_there(chat: ChatD
 async def test_a_limit_of_a_call_that_waits_counts_from_its_start(
     chat: ChatDriver, fake_tools: FakeTools
 ):
-    chat.use_script([call("a", "alone"), call("b", "alone")], [text("Done.")])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "a")
+    turn_id = await chat.begin([call("a", "alone"), call("b", "alone")], [text("Done.")])
     receipt = await set_deadline(chat, turn_id, "b", timeout_ms=30_000)
     again = await set_deadline(chat, turn_id, "b", extend_ms=5_000, op_id="op")
     assert (receipt.outcome, receipt.timeout_ms) == (OpOutcome.ACCEPTED, 30_000)
@@ -591,13 +569,13 @@ async def test_an_order_for_a_call_that_is_about_to_begin_is_not_lost(
 async def test_an_order_for_a_call_that_has_ended_is_settled(
     chat: ChatDriver, fake_tools: FakeTools
 ):
-    chat.use_script([call("a", "quick")], [call("b", "held")], [text("Fine.")])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "b")
+    turn_id = await chat.begin(
+        [call("a", "quick")], [call("b", "held")], [text("Fine.")], running=["b"]
+    )
     order = {"turn_id": turn_id, "extend_ms": 5_000}
     await in_database(lambda: DeadlineOrder.objects.create(tool_id="a", **order))
     await in_database(lambda: DeadlineOrder.objects.create(tool_id="unheard of", **order))
-    await runtime.check_requests()
+    await (await runtime.ensure_started()).supervisor.check_requests()
     unsettled = DeadlineOrder.objects.filter(settled_at=None)
 
     async def settled() -> bool:

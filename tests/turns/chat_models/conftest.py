@@ -4,8 +4,9 @@ import pytest
 
 from tests.turns.chat_models.dialects import DIALECTS, KEY, PIECED
 from tests.turns.chat_models.servers import Server
-from turns.chat_models.catalog import close_connections, get_chat_model
-from turns.chat_models.providers import PROVIDERS
+from tests.turns.support import ChatDriver
+from turns.chat_models.catalog import get_chat_model
+from turns.chat_models.providers import PROVIDERS, close_connections
 
 
 @pytest.fixture(params=list(DIALECTS))
@@ -54,3 +55,13 @@ async def serve(monkeypatch, settings):
     await close_connections()
     for server in servers:
         await server.__aexit__()
+
+
+@pytest.fixture
+def on(chat: ChatDriver, settings, dialect):
+    """The conversation, with the provider's chat model answering."""
+    get_chat_model.cache_clear()
+    settings.TURNS_CHAT_MODEL = f"{dialect.provider}:{dialect.model_name}"
+    settings.TURNS_CHAT_MODEL_RETRY_MAX_WAIT = 0.05
+    yield chat
+    get_chat_model.cache_clear()

@@ -4,10 +4,17 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from tests.turns.chat_models.servers import Break, Hold, Response, completions, gemini, messages
-from turns.chat_models.limits import StreamLimits
-from turns.chat_models.providers import PROVIDERS, ProviderChatModel
-from turns.chat_models.retries import RetryPolicy
+from tests.turns.chat_models.servers import (
+    Break,
+    Hold,
+    Response,
+    completions,
+    gemini,
+    messages,
+    responses,
+)
+from turns.chat_models.providers import PROVIDERS, ProviderChatModel, RetryPolicy
+from turns.core.chat_model import StreamLimits
 
 KEY = "sk-the-secret-key-of-the-tests"
 
@@ -22,7 +29,12 @@ class Dialect:
     path: str
 
     def answer(self, *parts: bytes | list[bytes], calls: bool = False) -> Response:
-        reasons = {"messages": "tool_use", "completions": "tool_calls", "gemini": "STOP"}
+        reasons = {
+            "messages": "tool_use",
+            "completions": "tool_calls",
+            "responses": "completed",
+            "gemini": "STOP",
+        }
         if not calls:
             return self.wire.answer(*parts)
         return self.wire.answer(*parts, **{self._reason: reasons[self._dialect]})
@@ -30,20 +42,30 @@ class Dialect:
     def ended_by(self, reason: str, *parts: bytes | list[bytes]) -> Response:
         return self.wire.answer(*parts, **{self._reason: reason})
 
-    def text(self, *pieces: str) -> list[bytes]:
-        return (
-            self.wire.text(0, *pieces) if self._dialect == "messages" else self.wire.text(*pieces)
-        )
+    def text(self, *pieces: str, place: int = 0) -> list[bytes]:
+        numbered = self._dialect == "messages"
+        return self.wire.text(place, *pieces) if numbered else self.wire.text(*pieces)
 
     def unfinished(self, *parts: bytes | Hold | Break) -> Response:
         """A stream that ends where its parts end."""
         return Response([*self._begin(), *parts])
+
+    def thinking(self, *pieces: str) -> list[bytes]:
+        """Thoughts, as this dialect streams them."""
+        match self._dialect:
+            case "completions":
+                return self.wire.reasoning(*pieces)
+            case "gemini":
+                return self.wire.thinking(*pieces)
+        return self.wire.thinking(0, *pieces)
 
     def open_text(self, text: str) -> list[bytes]:
         """A text that goes on."""
         if self._dialect == "messages":
             block = messages.start(0, {"type": "text", "text": ""})
             return [block, messages.delta(0, type="text_delta", text=text)]
+        if self._dialect == "responses":
+            return [*responses.text_start(), responses.text_delta(text)]
         return self.wire.text(text)
 
     def open_call(self, id: str, name: str, arguments: str) -> list[bytes]:
@@ -67,8 +89,13 @@ class Dialect:
 
 ANTHROPIC = Dialect("anthropic", "claude-sonnet-5-5", messages, "/v1/messages")
 OPENAI = Dialect("openai", "gpt-4o-mini", completions, "/v1/chat/completions")
+RESPONSES = Dialect("openai-responses", responses.MODEL, responses, "/v1/responses")
 GOOGLE = Dialect("google", gemini.MODEL, gemini, "/v1beta/models")
-PIECED = {"anthropic": ANTHROPIC, "openai": OPENAI}  # write a call's arguments piece by piece
+PIECED = {
+    "anthropic": ANTHROPIC,
+    "openai": OPENAI,
+    "responses": RESPONSES,
+}  # write a call's arguments piece by piece
 DIALECTS = {**PIECED, "google": GOOGLE}
 
 

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from turns.chat_models.commands import Call, CommandProblem, Slowly, read
+from turns.chat_models.commands import Call, CommandProblem, Slowly, Thought, read
 
 
 def call_of(command):
@@ -96,6 +96,7 @@ def test_speech_is_no_call():
     assert not isinstance(read("say Hello, Ada"), Slowly)
     assert read("slowly one two") == Slowly("one two")
     assert isinstance(read("slowly one two"), Slowly)
+    assert isinstance(read("think one two"), Thought)
 
 
 @pytest.mark.parametrize(
@@ -112,13 +113,14 @@ def test_speech_is_no_call():
         ("wait a moment", "`wait` needs"),
         ("wait -1", "`wait` needs"),
         ("wait 1.2.3", "`wait` needs"),
-        ("status please", "`status` stands alone"),
+        ("status please", "`status` takes no arguments"),
         ("say", "`say` needs"),
         ("slowly", "`slowly` needs"),
         ("call", "`call` needs"),
         ("call wait [1]", "`call` needs"),
         ('call wait {"seconds": }', "not valid JSON"),
         ("call wait " + '{"a":' * 5_000, "not valid JSON"),
+        ('call wait {"seconds": 1, "seconds": 2}', "give “seconds” more than once"),
         ("within", "`within` needs"),
         ("within 5 run ls", "`within` needs"),
         ("within 5 status", "`within` needs"),

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from governance import Cancellation, CancelReason, Isolation, ToolExecutor, ToolRegistry, toolbox
-from governance.core import model_messages
+from governance.core import outcomes
 from governance.core.invokers.thread import ThreadInvoker
 from governance.toolbox import ToolboxSettings
 from tests.support import NoApprovals
@@ -21,13 +21,14 @@ from turns.core.chat_model import (
     Stop,
     StopReason,
     TextDelta,
+    ThinkingDelta,
     ToolCallDelta,
     ToolSpec,
     Usage,
     message_of,
 )
-from turns.core.history import Cause, interruption_note, repair
 from turns.core.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock
+from turns.core.repairs import Cause, interruption_note, repair
 from turns.core.turns import TurnStatus
 
 
@@ -113,7 +114,7 @@ class TestHistories:
         def answer(call):
             if call.input.get("command") != "slow":
                 return result(call)
-            content = model_messages.timeout_text(
+            content = outcomes.timeout_text(
                 "exec",
                 seconds=5,
                 limit="total",
@@ -132,7 +133,7 @@ class TestHistories:
 
     async def test_a_cancelled_call_is_reported_honestly(self):
         def answer(call):
-            content = model_messages.cancelled_text(
+            content = outcomes.cancelled_text(
                 "exec",
                 Cancellation(reason=CancelReason.USER),
                 is_settled=True,
@@ -203,6 +204,7 @@ class TestTalk:
             "status",
             "say",
             "slowly",
+            "think",
             "call",
             "within",
             "repeat",
@@ -217,8 +219,8 @@ class TestTalk:
             ("Help!", "I understand these commands"),
             ("?", "I understand these commands"),
             ("What can you do?", "I understand these commands"),
-            ("agents", "There is no other agent here"),
-            ("List the agents!", "There is no other agent here"),
+            ("agents", "There are no other agents here"),
+            ("List the agents!", "There are no other agents here"),
             ("hello", "Hello! I am the built-in `local` model"),
             ("Good morning, Turnkeeper!", "Hello! I am the built-in `local` model"),
             ("thanks a lot", "You are welcome."),
@@ -234,7 +236,7 @@ class TestTalk:
 
         text = (await reply_to(request_for("agents", instructions=instructions))).text
 
-        assert text.endswith("what to do.\n\n- `a_b`: Reads \\*all\\*\n- `c`")
+        assert text.endswith("a name and a task.\n\n- `a_b`: Reads \\*all\\*\n- `c`")
 
     @pytest.mark.parametrize("message", ["What is the capital of France?", "hello"])
     async def test_free_text_is_answered_with_what_it_understands(self, message):
@@ -317,6 +319,17 @@ class TestStream:
 
         assert [d.text for d in deltas if isinstance(d, TextDelta)] == ["one ", "two ", "three"]
         assert pauses == [0.08] * 3
+
+    async def test_thoughts_come_first_and_word_by_word(self):
+        pauses = []
+
+        async def pause(seconds):
+            pauses.append(seconds)
+
+        deltas = await deltas_of(request_for("say Yes.\nthink one two"), sleep=pause)
+
+        assert deltas[:3] == [ThinkingDelta("one "), ThinkingDelta("two"), TextDelta("Yes.")]
+        assert pauses == [0.08] * 2
 
     async def test_nothing_else_pauses(self):
         async def pause(seconds):

@@ -6,8 +6,8 @@ import pytest
 from markdown_it import MarkdownIt
 
 from governance import Cancellation, CancelReason, Limit, interrupted_text, not_started_text
-from governance.core import model_messages
-from turns.chat_models.summaries import code, summarise
+from governance.core import outcomes
+from turns.chat_models.local import code, summarise
 from turns.core.messages import Message, ToolResultBlock, ToolUseBlock
 
 BY_USER = Cancellation(reason=CancelReason.USER)
@@ -39,7 +39,7 @@ def test_a_success_quotes_its_output():
 
 
 def test_a_cancelled_call_says_who_cancelled_it_and_shows_what_there_was():
-    content = model_messages.cancelled_text(
+    content = outcomes.cancelled_text(
         "exec", BY_USER, is_settled=True, side_effects=True, partial="line 1\nline 2"
     )
 
@@ -52,7 +52,7 @@ def test_a_cancelled_call_says_who_cancelled_it_and_shows_what_there_was():
 
 
 def test_a_timeout_names_its_seconds():
-    content = model_messages.timeout_text(
+    content = outcomes.timeout_text(
         "web_fetch", seconds=0.5, limit=Limit.TOTAL, is_settled=True, side_effects=False, partial=""
     )
 
@@ -63,7 +63,7 @@ def test_a_timeout_names_its_seconds():
 
 
 def test_an_abandoned_call_is_said_to_run_on_perhaps():
-    content = model_messages.cancelled_text(
+    content = outcomes.cancelled_text(
         "exec", BY_USER, is_settled=False, side_effects=True, partial=""
     )
 
@@ -91,6 +91,12 @@ def test_several_calls_are_counted_first():
     assert summary.startswith("1 of 2 calls succeeded.\n\n**`2 s`** — `wait` succeeded.")
 
 
+def test_only_a_wait_is_named_by_its_seconds():
+    good = returned("It is baked.", tool_name="bake", number=1, seconds=3)
+
+    assert summary_of(good).startswith("`bake` succeeded.")
+
+
 def test_calls_that_are_alike_are_told_once_with_the_loop_detectors_last_word():
     def result(warning=""):
         return returned(f"now{warning}", command="date")
@@ -112,7 +118,7 @@ def test_long_output_is_cut():
     for result in (many, wide):
         summary = summary_of(result)
         assert len(summary) < 1_500
-        assert "The rest is on its card." in summary
+        assert "The card shows the rest." in summary
 
 
 def test_many_calls_are_cut():
@@ -146,9 +152,7 @@ def test_code(text, shown):
 
 
 def test_a_denial_names_the_reason_and_leaves_out_the_advice_for_the_model():
-    summary = summary_of(
-        failed(model_messages.denied_text("exec", reason="Not today. *Ask* me.\nLater"))
-    )
+    summary = summary_of(failed(outcomes.denied_text("exec", reason="Not today. *Ask* me.\nLater")))
 
     assert summary.startswith("**`sleep 60`** — `exec` was not run: a person denied this call.")
     assert "The reason given: Not today. \\*Ask\\* me.\nLater" in summary
@@ -158,7 +162,7 @@ def test_a_denial_names_the_reason_and_leaves_out_the_advice_for_the_model():
 
 
 def test_a_question_that_expired_is_no_denial():
-    summary = summary_of(failed(model_messages.expired_text("exec", seconds=600)))
+    summary = summary_of(failed(outcomes.expired_text("exec", seconds=600)))
 
     assert "`exec` was not run: it needs a person to allow it, and nobody answered" in summary
     assert "It was not denied and had no effect." in summary
@@ -176,7 +180,7 @@ def test_a_question_that_expired_is_no_denial():
         (
             "sessions_spawn",
             "Do not wait for it.",
-            "is at work; its report comes here when it is done.",
+            "is working; its report will appear here.",
         ),
     ],
     ids=["an answer keeps its Markdown as a quotation", "the advice for the model is left out"],

@@ -1,5 +1,6 @@
 """Our history as providers take it: strings only, ids once, names that they allow, neighbours merged."""
 
+import json
 import re
 
 import pytest
@@ -120,3 +121,23 @@ def test_files_go_with_the_message_and_one_without_its_bytes_is_left_out():
     [request] = history_of([asked(text("Look"), image, lost)])
     [part] = request.parts
     assert part.content == ["Look", BinaryContent(data=b"pixels", media_type="image/png")]
+
+
+def test_arguments_stand_in_an_order_that_no_database_changes():
+    def sent(input):
+        call = ToolUseBlock(id="c", name="echo", input=input)
+        return history_of([asked(text("Go.")), said(call), asked(result("c"))])
+
+    first, other = sent({"b": 1, "a": {"z": 1, "y": 2}}), sent({"a": {"y": 2, "z": 1}, "b": 1})
+
+    assert json.dumps(first[1].parts[0].args) == json.dumps(other[1].parts[0].args)
+
+
+def test_a_message_that_was_sent_does_not_grow_where_the_vendor_keeps_them_apart():
+    before, after = (
+        history_of(messages, keeps_messages_apart=True)[0].parts
+        for messages in ([asked(text("One"))], [asked(text("One")), asked(text("Two"))])
+    )
+
+    assert [part.content for part in before] == ["One"]
+    assert [part.content for part in after] == ["One", "Two"]

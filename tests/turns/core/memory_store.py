@@ -7,8 +7,7 @@ from uuid import UUID
 from governance import ToolOutcome
 from tests.support import PATIENCE
 from turns.core.ports import ClaimedTurn
-from turns.core.requests import PendingRequest, PendingTimeout
-from turns.core.turns import TurnEnding
+from turns.core.turns import PendingRequest, PendingTimeout, TurnEnding
 
 
 class MemoryStore:
@@ -30,7 +29,6 @@ class MemoryStore:
         self.may_sweep = asyncio.Event()
         self.may_sweep.set()
         self.deleted: set[UUID] = set()
-        self.dispatched_again = 0
         self.claiming = asyncio.Event()
         self.after_end: Callable[[], None] = lambda: None
         self._answering: asyncio.Event | None = None
@@ -73,11 +71,14 @@ class MemoryStore:
     async def pending_requests(self, turn_ids, questions) -> list[PendingRequest]:
         return [order for order in self.orders if order.turn_id in turn_ids]
 
+    async def pending_cancels(self, turn_id) -> list[PendingRequest]:
+        return await self.pending_requests([turn_id], [])
+
     def settle_requests(self, requests) -> None:
         self.settled += [it for it in requests if isinstance(it, PendingTimeout)]
         self.orders = [order for order in self.orders if order not in self.settled]
 
-    async def end_turn(self, turn, ending, *, steps, usage, outcomes, answer=None) -> bool:
+    async def end_turn(self, turn, ending, *, steps, usage, outcomes, answer=None) -> None:
         self.attempts += 1
         if self.failures:
             raise self.failures.pop()
@@ -89,9 +90,7 @@ class MemoryStore:
             self.totals[turn.id] = (steps, usage)
             self.outcomes[turn.id] = dict(outcomes)
         self._news.set()
-        may_begin = bool(self.queued)
         self.after_end()
-        return may_begin
 
     async def sweep(self, live) -> None:
         self.sweeping.set()
@@ -100,9 +99,3 @@ class MemoryStore:
 
     async def find_deleted(self, live):
         return self.deleted.intersection(live)
-
-    async def dispatch_again(self) -> None:
-        self.dispatched_again += 1
-
-    async def waiting_conversations(self) -> list[UUID]:
-        return [turn.conversation_id for turn in self.queued]

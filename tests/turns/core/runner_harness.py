@@ -18,8 +18,8 @@ from governance import (
 )
 from tests.support import PATIENCE
 from tests.turns.journals import RecordingJournal
-from turns.core.history import violations
 from turns.core.ports import ClaimedTurn
+from turns.core.repairs import violations
 from turns.core.runner import TurnConfig, TurnRunner
 from turns.testing import ScriptedChatModel
 

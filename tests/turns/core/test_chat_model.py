@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from turns.core.chat_model import MOST_CALLS, Reply, ToolCallDelta
+from turns.core.chat_model import Notice, Reply, TextDelta, ThinkingDelta, ToolCallDelta
 
 
 def calls_of(*deltas):
@@ -52,6 +52,7 @@ DEEP = '{"a": ' + "[" * 63 + "]" * 63 + "}"
         ('{"a": ' + "9" * 5000 + "}", "are not valid JSON"),
         (DEEP.replace("[]", "[[]]"), "nested too deeply"),
         ('{"a": ' + "[" * 100_000 + "]" * 100_000 + "}", "nested too deeply"),
+        ('{"a": 1, "b": [{"c": 1, "c": 2}]}', "give 'c' more than once"),
         ("[1]", "are not a JSON object"),
         ('"x"', "are not a JSON object"),
     ],
@@ -72,9 +73,35 @@ def test_ordinary_arguments_are_read(arguments):
     assert (call.problem, call.input) == ("", json.loads(arguments))
 
 
-def test_what_an_answer_asks_for_beyond_all_measure_is_told_to_the_model_and_not_run():
-    asked_for = [asked(id=f"c{index}", index=index) for index in range(MOST_CALLS + 2)]
-    calls = calls_of(*asked_for)
+THOUGHT, WORD = ThinkingDelta("Hm."), TextDelta("Yes.")
+WAIT = Notice(code="retrying", message="The model is busy.")
 
-    assert [bool(call.problem) for call in calls] == [False] * MOST_CALLS + [True] * 2
-    assert str(MOST_CALLS) in calls[-1].problem
+
+@pytest.mark.parametrize(
+    ("moments", "seconds"),
+    [
+        ([(1, THOUGHT), (8, WORD)], 8),
+        ([(8, THOUGHT), (8, WORD), (20, WORD)], 8),  # all of them at the end
+        ([(1, THOUGHT), (3, asked())], 3),
+        ([(1, THOUGHT), (3, WORD), (10, THOUGHT), (12, WORD)], 12),
+        ([(5, WAIT), (6, THOUGHT), (9, WORD)], 4),
+        ([(1, THOUGHT), (7, THOUGHT)], 7),
+    ],
+)
+def test_thinking_lasts_from_the_request_or_the_last_word_to_the_next_one(moments, seconds):
+    now = 0.0
+    reply = Reply(clock=lambda: now)
+    for moment, delta in moments:
+        now = float(moment)
+        reply.take(delta)
+
+    assert reply.thoughts["duration_ms"] == seconds * 1000
+
+
+@pytest.mark.parametrize("deltas", [[], [WORD], [ThinkingDelta("\n\n"), WORD]])
+def test_what_has_no_words_was_not_thought(deltas):
+    reply = Reply()
+    for delta in deltas:
+        reply.take(delta)
+
+    assert reply.thoughts is None

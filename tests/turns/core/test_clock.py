@@ -7,7 +7,7 @@ import pytest
 
 from tests.support import PATIENCE
 from tests.turns.support import is_paused
-from turns.core.clock import TurnClock, TurnFacts
+from turns.core.turn_limits import TurnClock, TurnMetadata
 
 
 class Expiry:
@@ -72,11 +72,13 @@ async def test_a_resume_without_a_pause_is_a_mistake():
 
 async def test_the_facts_for_tools_follow_its_pauses():
     clock = TurnClock(timeout=60, on_expire=Expiry())
-    facts = TurnFacts({"turn_id": "t"}, clock=clock)
+    facts = TurnMetadata({"turn_id": "t"}, clock=clock)
     clock.pause()
     before = facts["turn_ends_at"]
     await asyncio.sleep(0.02)
     assert facts["turn_ends_at"] > before + 0.01  # it stands still, so the end moves away
     assert dict(facts).keys() == {"turn_id", "turn_ends_at"}
-    assert TurnFacts({}, clock=TurnClock(timeout=None, on_expire=Expiry()))["turn_ends_at"] is None
+    assert (
+        TurnMetadata({}, clock=TurnClock(timeout=None, on_expire=Expiry()))["turn_ends_at"] is None
+    )
     clock.close()

@@ -5,7 +5,7 @@ import pytest
 from tests.governance.core.support import advance, on_manual_clock
 from tests.support import eventually
 from tests.turns.journals import RecordingJournal
-from turns.core.deltas import DeltaStream
+from turns.core.answering import DeltaStream
 from turns.core.exceptions import Fenced
 
 

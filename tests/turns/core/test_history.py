@@ -14,8 +14,124 @@ from tests.turns.core.histories import (
     text,
     user,
 )
-from turns.core.history import repair, violations
 from turns.core.messages import AttachmentBlock
+from turns.core.repairs import repair, violations
+
+A, B, ABC = assistant(call("a")), user(result("a")), assistant(call("a"), call("b"), call("c"))
+IMAGE = AttachmentBlock.from_json({"type": "image"})
+ONE, TWO = call("a", input={"n": 1}), call("a", input={"n": 2})
+HALF = call("b", is_complete=False)
+LOOKS, FINDS = assistant(call("a"), turn="t1"), user(result("a"), turn="t1")
+
+# A damaged history, what becomes of it, and the repairs that are recorded.
+DAMAGES = {
+    "second result": (
+        [A, user(result("a", "first")), user(result("a", "second"))],
+        [A, user(result("a", "first"))],
+        ["duplicate_result"],
+    ),
+    "second result behind words": (
+        [A, user(result("a", "first")), user(text("so?"), result("a", "second"))],
+        [A, user(result("a", "first")), user(text("so?"))],
+        ["duplicate_result"],
+    ),
+    "late real result": (
+        [A, user(synthetic("a")), HELLO, BYE, B],
+        [A, B, HELLO, BYE],
+        ["synthetic_replaced", "moved_result"],
+    ),
+    "late synthetic result": (
+        [A, B, HELLO, user(synthetic("a"))],
+        [A, B, HELLO],
+        ["duplicate_result"],
+    ),
+    "result behind a user message": ([A, HELLO, B], [A, B, HELLO], ["moved_result"]),
+    "result behind a later answer": (
+        [LOOKS, HELLO, BYE, user(result("a"), text("thanks"), turn="t2")],
+        [LOOKS, FINDS, HELLO, BYE, user(text("thanks"), turn="t2")],
+        ["moved_result"],
+    ),
+    "result before its call": ([FINDS, LOOKS], [LOOKS, FINDS], ["moved_result"]),
+    "result without a call": (
+        [HELLO, user(result("x"), text("kept")), user(result("y"))],
+        [HELLO, user(text("kept"))],
+        ["unknown_result", "unknown_result"],
+    ),
+    "call cut off in the stream": (
+        [HELLO, assistant(text("I will"), HALF, interrupted=True), user(result("b"))],
+        [HELLO, assistant(text("I will"), interrupted=True)],
+        ["malformed_call", "unknown_result"],
+    ),
+    "call cut off beside a whole one": (
+        [assistant(call("a"), HALF), B],
+        [A, B],
+        ["malformed_call"],
+    ),
+    "call without an id": (
+        [HELLO, assistant(call("")), BYE],
+        [HELLO, BYE],
+        ["malformed_call", "empty_message"],
+    ),
+    "call without a name": (
+        [HELLO, assistant(call("a", "")), BYE],
+        [HELLO, BYE],
+        ["malformed_call", "empty_message"],
+    ),
+    "nothing but half a call": (
+        [HELLO, assistant(HALF), BYE],
+        [HELLO, BYE],
+        ["malformed_call", "empty_message"],
+    ),
+    "blank answer": ([HELLO, assistant(text(" ")), BYE], [HELLO, BYE], ["empty_message"]),
+    "empty user message": ([HELLO, user(), BYE], [HELLO, BYE], ["empty_message"]),
+    "results in several messages": (
+        [ABC, user(result("c")), user(result("a")), user(text("and"), result("b"))],
+        [ABC, user(result("a"), result("b"), result("c")), user(text("and"))],
+        ["moved_result", "moved_result"],
+    ),
+    "results in another order": (
+        [assistant(call("a"), call("b")), user(result("b"), result("a"))],
+        [assistant(call("a"), call("b")), user(result("a"), result("b"))],
+        ["moved_result"],
+    ),
+    "result behind the text of its message": (
+        [A, user(text("and"), result("a"))],
+        [A, user(result("a"), text("and"))],
+        ["moved_result"],
+    ),
+    "calls before text": (
+        [assistant(call("a"), text("1"), call("b"), text("2")), user(result("a"), result("b"))],
+        [assistant(text("1"), text("2"), call("a"), call("b")), user(result("a"), result("b"))],
+        ["moved_call", "moved_call"],
+    ),
+    "call before an image": (
+        [assistant(call("a"), IMAGE), B],
+        [assistant(IMAGE, call("a")), B],
+        ["moved_call"],
+    ),
+    "the same id twice": (
+        [assistant(ONE, TWO), user(result("a"), result("a", "second"))],
+        [assistant(ONE), B],
+        ["duplicate_call", "duplicate_result"],
+    ),
+    "said by the wrong side": (
+        [assistant(text("x"), call("a"), result("a")), user(call("b"), text("hi"))],
+        [assistant(text("x"), call("a")), B, user(text("hi"))],
+        ["moved_result", "malformed_call"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("damaged", "expected", "repairs"), DAMAGES.values(), ids=DAMAGES)
+def test_a_damage_is_put_right(damaged, expected, repairs):
+    repaired = repair(damaged)
+    assert repaired.messages == tuple(expected)
+    assert kinds(repaired) == repairs
+
+
+def test_a_result_before_its_call_is_not_moved_to_another_turn():
+    other = repair([FINDS, assistant(call("a"), turn="t2")])
+    assert kinds(other) == ["unknown_result", "missing_result"]
 
 
 def test_a_call_without_result_gets_a_flagged_error_result_directly_behind_it():
@@ -43,57 +159,6 @@ def test_only_the_missing_ones_of_a_step_are_added():
         ("c", True),
     ]
     assert kinds(repaired) == ["missing_result", "missing_result"]
-
-
-@pytest.mark.parametrize(
-    "second", [user(result("a", "second")), user(text("so?"), result("a", "second"))]
-)
-def test_of_two_results_the_first_is_kept(second):
-    repaired = repair([assistant(call("a")), user(result("a", "first")), second])
-    assert [block.content for message in repaired.messages for block in message.tool_results] == [
-        "first"
-    ]
-    assert kinds(repaired) == ["duplicate_result"]
-
-
-def test_a_late_real_result_replaces_a_synthetic_one():
-    late = user(result("a", "real"))
-    repaired = repair([assistant(call("a")), user(synthetic("a")), HELLO, BYE, late])
-    assert repaired.messages == (assistant(call("a")), user(result("a", "real")), HELLO, BYE)
-    assert kinds(repaired) == ["synthetic_replaced", "moved_result"]
-
-
-def test_a_late_synthetic_result_replaces_nothing():
-    real = [assistant(call("a")), user(result("a", "real"))]
-    repaired = repair([*real, HELLO, user(synthetic("a"))])
-    assert repaired.messages == (*real, HELLO)
-    assert kinds(repaired) == ["duplicate_result"]
-
-
-def test_a_result_behind_a_user_message_is_moved_to_its_call():
-    repaired = repair([assistant(call("a")), HELLO, user(result("a"))])
-    assert repaired.messages == (assistant(call("a")), user(result("a")), HELLO)
-    assert kinds(repaired) == ["moved_result"]
-
-
-def test_a_result_behind_a_later_answer_is_moved_to_its_call():
-    repaired = repair(
-        [assistant(call("a"), turn="t1"), HELLO, BYE, user(result("a"), text("thanks"), turn="t2")]
-    )
-    assert repaired.messages == (
-        assistant(call("a"), turn="t1"),
-        user(result("a"), turn="t1"),
-        HELLO,
-        BYE,
-        user(text("thanks"), turn="t2"),
-    )
-
-
-def test_a_result_before_its_call_is_moved_within_its_turn_only():
-    repaired = repair([user(result("a"), turn="t1"), assistant(call("a"), turn="t1")])
-    assert repaired.messages == (assistant(call("a"), turn="t1"), user(result("a"), turn="t1"))
-    other = repair([user(result("a"), turn="t1"), assistant(call("a"), turn="t2")])
-    assert kinds(other) == ["unknown_result", "missing_result"]
 
 
 def test_an_id_used_again_keeps_a_result_for_each_turn():
@@ -129,12 +194,6 @@ def test_the_turn_of_a_late_result_tells_which_call_it_belongs_to():
     assert (first.content, second.is_synthetic) == ("result of a", True)
 
 
-def test_a_result_without_a_call_is_removed():
-    repaired = repair([HELLO, user(result("x"), text("kept")), user(result("y"))])
-    assert repaired.messages == (HELLO, user(text("kept")))
-    assert kinds(repaired) == ["unknown_result", "unknown_result"]
-
-
 @pytest.mark.parametrize("known", [(), (synthetic("a"),)])
 def test_a_late_result_that_fits_two_open_calls_is_not_guessed(known):
     replies = [user(*known)] if known else []
@@ -152,91 +211,6 @@ def test_a_late_result_that_fits_two_open_calls_is_not_guessed(known):
         block.is_synthetic for message in repaired.messages for block in message.tool_results
     )
     assert kinds(repaired).count("ambiguous_result") == 1
-
-
-def test_a_call_cut_off_in_the_stream_is_dropped_and_never_answered():
-    cut = assistant(text("I will"), call("a", is_complete=False), interrupted=True)
-    repaired = repair([HELLO, cut, user(result("a"))])
-    assert repaired.messages == (HELLO, assistant(text("I will"), interrupted=True))
-    assert kinds(repaired) == ["malformed_call", "unknown_result"]
-
-
-@pytest.mark.parametrize(
-    "block", [call(""), call("a", ""), call("a", is_complete=False), text(" ")]
-)
-def test_an_assistant_message_with_nothing_left_is_removed(block):
-    repaired = repair([HELLO, assistant(block), BYE])
-    assert repaired.messages == (HELLO, BYE)
-    assert "empty_message" in kinds(repaired)
-
-
-def test_the_whole_calls_beside_a_malformed_one_are_kept():
-    repaired = repair([assistant(call("a"), call("b", is_complete=False)), user(result("a"))])
-    assert repaired.messages == (assistant(call("a")), user(result("a")))
-
-
-def test_empty_user_message_is_removed():
-    assert repair([HELLO, user(), BYE]).messages == (HELLO, BYE)
-
-
-def test_parallel_results_in_several_messages_become_one_in_call_order_before_the_text():
-    history = [
-        assistant(call("a"), call("b"), call("c")),
-        user(result("c")),
-        user(result("a")),
-        user(text("and"), result("b")),
-    ]
-    repaired = repair(history)
-    assert repaired.messages == (
-        assistant(call("a"), call("b"), call("c")),
-        user(result("a"), result("b"), result("c")),
-        user(text("and")),
-    )
-    assert set(kinds(repaired)) == {"moved_result"}
-
-
-def test_results_are_put_into_call_order_within_their_message():
-    repaired = repair([assistant(call("a"), call("b")), user(result("b"), result("a"))])
-    assert repaired.messages[1] == user(result("a"), result("b"))
-    assert kinds(repaired) == ["moved_result"]
-
-
-def test_results_are_put_before_the_text_of_their_message():
-    repaired = repair([assistant(call("a")), user(text("and"), result("a"))])
-    assert repaired.messages[1] == user(result("a"), text("and"))
-    assert kinds(repaired) == ["moved_result"]
-
-
-def test_calls_are_put_behind_the_text_of_their_message():
-    repaired = repair(
-        [assistant(call("a"), text("one"), call("b"), text("two")), user(result("a"), result("b"))]
-    )
-    assert repaired.messages[0] == assistant(text("one"), text("two"), call("a"), call("b"))
-    assert kinds(repaired) == ["moved_call", "moved_call"]
-
-
-def test_calls_are_put_behind_the_images_of_their_message_which_stay():
-    image = AttachmentBlock.from_json({"type": "image"})
-    repaired = repair([assistant(call("a"), image), user(result("a"))])
-    assert repaired.messages[0] == assistant(image, call("a"))
-    assert kinds(repaired) == ["moved_call"]
-
-
-def test_the_same_id_twice_in_one_message_is_called_once():
-    first, second = call("a", input={"n": 1}), call("a", input={"n": 2})
-    repaired = repair([assistant(first, second), user(result("a"), result("a", "second"))])
-    assert repaired.messages == (assistant(first), user(result("a")))
-    assert kinds(repaired) == ["duplicate_call", "duplicate_result"]
-
-
-def test_blocks_said_by_the_wrong_side_are_put_right():
-    repaired = repair([assistant(text("x"), call("a"), result("a")), user(call("b"), text("hi"))])
-    assert repaired.messages == (
-        assistant(text("x"), call("a")),
-        user(result("a")),
-        user(text("hi")),
-    )
-    assert kinds(repaired) == ["moved_result", "malformed_call"]
 
 
 @pytest.mark.parametrize("length", range(len(VALID) + 1))

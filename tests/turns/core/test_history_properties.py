@@ -9,8 +9,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from governance import CancelReason
 from tests.turns.core.histories import HELLO, assistant, call, result, text, user
-from turns.core.history import CRASH, Cause, RepairKind, repair, violations
 from turns.core.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock
+from turns.core.repairs import CRASH, Cause, RepairKind, repair, violations
 
 IDS = st.sampled_from(["a", "b", "c"])
 TURNS = st.sampled_from([None, "t1", "t2"])

@@ -104,6 +104,7 @@ def test_any_json_is_read_without_an_exception(raw):
         {"name": None},
         {"name": 7},
         {"input": '{"path": "a'},
+        {"input": '{"path": "a", "path": "b"}'},
         {"input": ""},
         {"input": [1]},
         {"input": "[1]"},

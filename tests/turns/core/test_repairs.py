@@ -4,7 +4,7 @@ import pytest
 
 from governance import CancelReason
 from tests.turns.core.histories import assistant, call
-from turns.core.history import CRASH, Cause, interruption_note, repair
+from turns.core.repairs import CRASH, Cause, interruption_note, repair
 
 BY_USER = Cause.of(CancelReason.USER)
 CAUSES = [CRASH, *map(Cause.of, CancelReason)]

@@ -164,6 +164,7 @@ async def test_without_a_grace_the_time_is_just_up(harness):
 
     assert ending.status is TurnStatus.TIMED_OUT
     assert (len(model.requests), harness.token.cancellation.reason) == (1, CancelReason.TIMEOUT)
+    assert harness.runner.steps == 1  # as the turn's page says
 
 
 @pytest.mark.parametrize("read_before", [0, 1], ids=["at the first request", "at the report"])

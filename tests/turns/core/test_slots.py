@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from governance import tool
-from tests.support import PATIENCE, eventually
+from tests.support import eventually
 from tests.turns.core.test_supervisor import SupervisorHarness
 from turns.testing import call, gate, text
 
@@ -30,7 +30,6 @@ async def test_what_comes_on_top_waits_and_begins_in_order_when_there_is_room(
         harness.supervisor.wake(turn.conversation_id)
     await eventually(lambda: len(harness.supervisor.live_turns) == 2)
     assert harness.store.claims == [turn.id for turn in turns[:2]]
-    assert not harness.supervisor.has_room
     gates[1].set()
     await eventually(lambda: len(harness.store.claims) == 3)
     assert harness.store.claims[2] == turns[2].id
@@ -39,7 +38,6 @@ async def test_what_comes_on_top_waits_and_begins_in_order_when_there_is_room(
     gates[3].set()
     await harness.store.until_ended(*turns)
     assert harness.store.claims[3] == turns[3].id
-    await asyncio.wait_for(harness.supervisor.until_room(), PATIENCE)
 
 
 async def test_a_free_place_goes_to_the_turn_that_the_store_names_and_nobody_is_forgotten():
@@ -50,6 +48,20 @@ async def test_a_free_place_goes_to_the_turn_that_the_store_names_and_nobody_is_
         harness.supervisor.wake(second.conversation_id)
         await harness.store.until_ended(first, second)
         assert harness.store.claims == [first.id, second.id]
+    finally:
+        await harness.close()
+
+
+async def test_a_process_that_was_full_looks_for_turns_that_it_was_not_told_of():
+    harness = SupervisorHarness(max_live=1)
+    try:
+        passed = asyncio.Event()
+        first = harness.queue("first", [gate(passed), text("1")])
+        harness.supervisor.wake(first.conversation_id)
+        await eventually(lambda: harness.store.claims == [first.id])
+        others = [harness.queue(name, [text("2")]) for name in ("second", "third")]
+        passed.set()
+        await harness.store.until_ended(first, *others)
     finally:
         await harness.close()
 
@@ -81,6 +93,5 @@ async def test_a_process_without_room_for_any_claims_nothing():
     turn = harness.queue("hello", [text("Hi.")])
     harness.supervisor.start()
     harness.supervisor.wake(turn.conversation_id)
-    assert not harness.supervisor.has_room
     await harness.close()
     assert harness.store.claims == []

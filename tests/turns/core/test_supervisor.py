@@ -2,7 +2,6 @@
 
 import asyncio
 import contextvars
-from dataclasses import replace
 from uuid import uuid4
 
 import pytest
@@ -15,9 +14,8 @@ from tests.turns.journals import RecordingJournal
 from turns.core import supervisor
 from turns.core.chat_model import Usage
 from turns.core.exceptions import ChatModelError, Fenced
-from turns.core.requests import PendingCancel
 from turns.core.supervisor import TurnSupervisor
-from turns.core.turns import TurnStatus
+from turns.core.turns import PendingCancel, TurnStatus
 from turns.testing import ScriptedChatModel, call, failure, gate, text
 
 REQUEST_ID = contextvars.ContextVar("request_id", default="none")
@@ -40,9 +38,9 @@ class SupervisorHarness:
             **{"poll_interval": 60.0, "cancel_bound": PATIENCE, **options},
         )
 
-    def queue(self, message, *replies, conversation_id=None, is_new=False):
+    def queue(self, message, *replies, conversation_id=None):
         """Queue a turn that follows this script."""
-        turn = replace(claimed(message, conversation_id=conversation_id or uuid4()), is_new=is_new)
+        turn = claimed(message, conversation_id=conversation_id or uuid4())
         self.plays[message] = ScriptedChatModel(*replies)
         self.journals[message] = RecordingJournal(message)
         self.store.add(turn)
@@ -115,6 +113,16 @@ class TestClaims:
         assert harness.store.claims == [turn.id for turn in turns]
         assert list(harness.store.endings) == [turn.id for turn in turns]
 
+    async def test_a_wake_for_a_conversation_whose_turn_runs_claims_nothing(self, harness):
+        turn = harness.queue("one", [gate()])
+        harness.supervisor.wake(turn.conversation_id)
+        await eventually(lambda: harness.plays["one"].requests)
+        tasks = asyncio.all_tasks()
+
+        harness.supervisor.wake(turn.conversation_id)
+
+        assert asyncio.all_tasks() == tasks
+
     async def test_a_turn_that_is_queued_as_another_one_ends_is_not_missed(self, harness):
         first = harness.queue("first", [text("1")])
 
@@ -126,21 +134,6 @@ class TestClaims:
         harness.store.after_end = queue_second
         harness.supervisor.wake(first.conversation_id)
         await eventually(lambda: len(harness.store.endings) == 2)
-
-    async def test_where_none_waits_none_is_looked_for_at_an_end(self, harness, monkeypatch):
-        claim, looked = harness.store.claim_next, []
-
-        async def counted():
-            looked.append(None)
-            return await claim()
-
-        monkeypatch.setattr(harness.store, "claim_next", counted)
-        for message in ("only", "of another conversation"):
-            turn = harness.queue(message, [text("1")])
-            harness.supervisor.wake(turn.conversation_id)
-            await harness.store.until_ended(turn)
-            await eventually(lambda: harness.supervisor.live_turns == ())
-        assert len(looked) == 2
 
     async def test_conversations_do_not_wait_for_each_other(self, harness):
         slow, quick = harness.queue("slow", [gate()]), harness.queue("quick", [text("Here.")])
@@ -215,19 +208,6 @@ class TestCancel:
         assert ending.cancellation is BY_USER
         assert harness.journals["hello"].replies[0].interrupted
 
-    async def test_a_request_whose_nudge_was_lost_is_found_by_the_poll(self, make_harness):
-        harness = make_harness(poll_interval=0.001)
-        harness.supervisor.start()
-        pause = gate()
-        turn = harness.queue("hello", [pause])
-        harness.supervisor.wake(turn.conversation_id)
-        await pause.reached.wait()
-
-        harness.order(turn)
-
-        (ending,) = await harness.store.until_ended(turn)
-        assert ending.status is TurnStatus.CANCELLED
-
     async def test_a_poll_that_hangs_does_not_hold_up_a_request_whose_nudge_was_lost(
         self, make_harness
     ):
@@ -250,44 +230,6 @@ class TestCancel:
         (ending,) = await harness.store.until_ended(turn)
         assert ending.status is TurnStatus.CANCELLED
 
-    async def test_a_request_from_before_the_start_counts(self, harness):
-        turn = harness.queue("hello", [text("never")])
-        harness.order(turn)
-
-        harness.supervisor.wake(turn.conversation_id)
-        (ending,) = await harness.store.until_ended(turn)
-
-        assert ending.status is TurnStatus.CANCELLED
-        assert harness.plays["hello"].requests == []
-
-    @pytest.mark.parametrize("is_told", [True, False])
-    async def test_of_a_new_turn_is_read_what_was_told_before_it_was_live(
-        self, harness, monkeypatch, is_told
-    ):
-        turn = harness.queue("hello", [text("an answer")], is_new=True)
-        claim, read = harness.store.claim_next, harness.store.pending_requests
-        readings = []
-
-        async def claim_and_tell():
-            if (claimed_turn := await claim()) is None:
-                return None
-            if is_told:
-                harness.order(turn)
-                await harness.supervisor.check_requests()
-            return claimed_turn
-
-        async def counted(*asked):
-            readings.append(asked)
-            return await read(*asked)
-
-        monkeypatch.setattr(harness.store, "claim_next", claim_and_tell)
-        monkeypatch.setattr(harness.store, "pending_requests", counted)
-        harness.supervisor.wake(turn.conversation_id)
-        (ending,) = await harness.store.until_ended(turn)
-
-        assert ending.status is (TurnStatus.CANCELLED if is_told else TurnStatus.COMPLETED)
-        assert len(readings) == int(is_told)
-
     async def test_a_request_reaches_its_turn_only(self, harness):
         first, second = gate(), gate()
         turn, other = harness.queue("one", [first]), harness.queue("two", [second])
@@ -301,33 +243,6 @@ class TestCancel:
         await harness.store.until_ended(turn)
 
         assert other.id not in harness.store.endings
-
-    async def test_a_request_for_one_call_leaves_the_turn_going(self, harness):
-        turn = harness.queue("hello", [call("c1", "hold", name="a")], [text("Fine.")])
-        harness.supervisor.wake(turn.conversation_id)
-        await harness.harness.until_begun("a")
-        assert harness.supervisor.find_call(turn.id, "c1").status is CallStatus.RUNNING
-
-        harness.order(turn, tool_id="c1")
-        await harness.supervisor.check_requests()
-        (ending,) = await harness.store.until_ended(turn)
-
-        assert ending.status is TurnStatus.COMPLETED
-        assert harness.journals["hello"].outcomes["c1"].status is CallStatus.CANCELLED
-        assert harness.supervisor.find_call(turn.id, "c1") is None
-
-    async def test_a_request_for_the_end_of_the_step_lets_the_step_end(self, harness):
-        turn = harness.queue("hello", [call("c1", "hold", name="a")], [text("never")])
-        harness.supervisor.wake(turn.conversation_id)
-        await harness.harness.until_begun("a")
-
-        harness.order(turn, mode="after_step")
-        await harness.supervisor.check_requests()
-        harness.harness.release("a")
-        (ending,) = await harness.store.until_ended(turn)
-
-        assert ending.status is TurnStatus.CANCELLED
-        assert harness.journals["hello"].outcomes["c1"].status is CallStatus.SUCCEEDED
 
     async def test_a_runner_that_does_not_end_is_ended_without_it(self, make_harness, caplog):
         harness = make_harness(cancel_bound=0.05)
@@ -405,22 +320,6 @@ class TestCancel:
 
         assert ending.status is TurnStatus.CANCELLED
         assert harness.store.totals[turn.id] == (0, {})
-
-    async def test_after_a_cancel_the_next_turn_of_the_conversation_begins(self, harness):
-        pause = gate()
-        turn = harness.queue("one", [pause])
-        following = harness.queue("two", [text("Hi.")], conversation_id=turn.conversation_id)
-        harness.supervisor.wake(turn.conversation_id)
-        await pause.reached.wait()
-
-        harness.order(turn)
-        await harness.supervisor.check_requests()
-        endings = await harness.store.until_ended(turn, following)
-
-        assert [ending.status for ending in endings] == [
-            TurnStatus.CANCELLED,
-            TurnStatus.COMPLETED,
-        ]
 
 
 class TestEndings:
@@ -620,6 +519,19 @@ class TestDrain:
         assert ending.status is TurnStatus.INTERRUPTED
         assert ending.cancellation.reason is CancelReason.SHUTDOWN
         assert harness.journals["one"].outcomes["c1"].status is CallStatus.CANCELLED
+
+    async def test_does_not_reach_a_turn_that_has_ended(self, harness):
+        pause = asyncio.Event()
+        turn = harness.queue("one", [gate(pause), text("Hi.")])
+        harness.supervisor.wake(turn.conversation_id)
+        await eventually(lambda: harness.supervisor.live_turns)
+        (live,) = harness.supervisor.live_turns
+        pause.set()
+        await eventually(lambda: harness.supervisor.live_turns == ())
+
+        await harness.supervisor.drain(grace=0)
+
+        assert not live.token.is_cancelled
 
     async def test_cancels_a_turn_whose_claim_was_under_way(self, harness):
         turn = harness.queue("one", [gate()])

@@ -8,7 +8,7 @@ import pytest
 
 from tests.governance.core.support import advance, on_manual_clock, settle
 from tests.support import eventually
-from turns.core.throttle import GRID, LONGEST_PAUSE, PAUSE, CallbackThrottle, Throttle
+from turns.core.answering import GRID, LONGEST_PAUSE, PAUSE, CallbackThrottle, Throttle
 
 
 class Work:

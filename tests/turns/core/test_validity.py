@@ -3,7 +3,7 @@
 import pytest
 
 from tests.turns.core.histories import BYE, HELLO, VALID, assistant, call, result, text, user
-from turns.core.history import violations
+from turns.core.repairs import violations
 
 
 @pytest.mark.parametrize(
@@ -15,17 +15,17 @@ from turns.core.history import violations
         ([assistant(call("a"), call("b")), user(result("b"), result("a"))], "results for (b, a)"),
         ([assistant(call("a")), user(result("a"), result("a"))], "results for (a, a)"),
         ([HELLO, user(result("a"))], "results for (a) where () were"),
-        ([assistant(call("a")), user(text("x"), result("a"))], "behind a text"),
-        ([assistant(call("a"), text("x")), user(result("a"))], "behind a tool call"),
+        ([assistant(call("a")), user(text("x"), result("a"))], "follows a text"),
+        ([assistant(call("a"), text("x")), user(result("a"))], "followed by something else"),
         (
             [assistant(call("a"), call("a")), user(result("a"), result("a"))],
             "the same call id twice",
         ),
-        ([assistant(call("a", is_complete=False)), user(result("a"))], "is not whole"),
+        ([assistant(call("a", is_complete=False)), user(result("a"))], "is incomplete"),
         ([user(text("x"), call("a"))], "a user cannot call tools"),
         ([assistant(text("x"), result("a"))], "an assistant cannot give tool results"),
-        ([user()], "message 0: says nothing"),
-        ([assistant(text("\n"))], "message 0: says nothing"),
+        ([user()], "message 0: is empty"),
+        ([assistant(text("\n"))], "message 0: is empty"),
     ],
 )
 def test_each_broken_rule_is_named(history, problem):

@@ -85,8 +85,7 @@ async def test_no_word_of_a_deleted_conversation_stays_and_its_record_does(chat:
 
 
 async def test_a_deleted_conversation_exists_for_nobody(chat: ChatDriver, operator: AbstractUser):
-    chat.use_script([text("hi")])
-    turn = await chat.run()
+    turn = await chat.play([text("hi")])
     await delete(chat)
 
     assert await selectors.list_conversations(user=chat.user) == []
@@ -104,9 +103,7 @@ async def test_a_deleted_conversation_exists_for_nobody(chat: ChatDriver, operat
 async def test_what_runs_is_cancelled_first_and_then_emptied(
     chat: ChatDriver, fake_tools: FakeTools
 ):
-    chat.use_script([call("c1", "held", gate=SECRET)])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "c1")
+    turn_id = await chat.begin([call("c1", "held", gate=SECRET)])
     waiting = await chat.say(SECRET)
 
     deleted = await delete(chat)
@@ -124,9 +121,7 @@ async def test_what_runs_is_cancelled_first_and_then_emptied(
 async def test_what_a_tool_returns_after_the_deletion_is_not_kept(
     chat: ChatDriver, fake_tools: FakeTools
 ):
-    chat.use_script([call("c1", "blocked", gate="late")])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "c1")
+    turn_id = await chat.begin([call("c1", "blocked", gate="late")])
     await delete(chat)
     await is_emptied(chat)
     fake_tools.open("late")
@@ -248,7 +243,7 @@ async def test_what_runs_for_a_user_who_is_deleted_ends_with_the_user(
     await eventually(lambda: held.done() and other.done())
 
     async def is_idle() -> bool:
-        return await runtime.live_turns() == 0
+        return runtime.live_count() == 0
 
     await eventually(is_idle)
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
@@ -265,7 +260,7 @@ async def test_what_a_tool_writes_after_its_user_was_deleted_goes_when_it_ends(
     await in_database(chat.user.delete)
 
     async def is_idle() -> bool:
-        return await runtime.live_turns() == 0
+        return runtime.live_count() == 0
 
     await eventually(is_idle)
     await eventually(lambda: not any(tmp_path.iterdir()))

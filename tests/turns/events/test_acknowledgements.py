@@ -13,13 +13,13 @@ from governance import has_cancel_word
 from tests.support import PATIENCE
 from tests.turns.support import ChatDriver, FakeTools, RecordingSink, in_database, row
 from turns import selectors, services
-from turns.events import acknowledgements, spoken_acknowledgements
+from turns.events import acknowledgements
 from turns.models import Acknowledgement, CancelRequest, Message, Turn
 from turns.testing import call, failure, gate, text
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-FIXED_ALOUD = "Okay, that has ended."
+FIXED_ALOUD = "Okay, it has ended."
 
 
 async def begun(chat: ChatDriver, *answers: Any, tool: str = "held") -> UUID:
@@ -113,7 +113,7 @@ async def test_a_turn_that_had_not_begun_is_answered_too(chat: ChatDriver, setti
 
 
 async def test_a_spoken_word_is_answered_in_the_agents_own_words(chat: ChatDriver, monkeypatch):
-    monkeypatch.setattr(spoken_acknowledgements, "TIME_LIMIT", PATIENCE)
+    monkeypatch.setattr(acknowledgements, "TIME_LIMIT", PATIENCE)
     model = chat.use_script([call("c1", "held")], [text("Alright, "), text("I let it be.")])
     turn_id = await chat.say(source="voice")
     await chat.running(turn_id, "c1")
@@ -157,8 +157,8 @@ async def test_a_word_of_the_site_is_not_said_aloud_either(chat: ChatDriver, set
 
 
 async def test_a_model_that_takes_too_long_is_not_waited_for(chat: ChatDriver, monkeypatch):
-    assert spoken_acknowledgements.TIME_LIMIT <= 2.0
-    monkeypatch.setattr(spoken_acknowledgements, "TIME_LIMIT", 0.05)
+    assert acknowledgements.TIME_LIMIT <= 2.0
+    monkeypatch.setattr(acknowledgements, "TIME_LIMIT", 0.05)
     slow = gate(ignores_cancel=True)
     turn_id = await begun(chat, [slow, text("Too late.")])
     await chat.say("stop", source="voice")

@@ -81,9 +81,7 @@ def assert_one_line(lines, objects, message: str, facts: dict[str, Any]) -> None
 async def test_each_cancel_and_each_end_of_a_turn_is_a_line_with_its_ids(
     chat: ChatDriver, fake_tools: FakeTools, lines
 ):
-    chat.use_script([call("a", "held")], [text("Fine.")])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "a")
+    turn_id = await chat.begin([call("a", "held")], [text("Fine.")])
     await chat.cancel(turn_id, note="what a person wrote")
     await chat.cancel(turn_id)
     turn = await chat.ended(turn_id)
@@ -102,9 +100,7 @@ async def test_each_cancel_and_each_end_of_a_turn_is_a_line_with_its_ids(
 
 
 async def test_the_cancel_of_one_call_names_it(chat: ChatDriver, fake_tools: FakeTools, lines):
-    chat.use_script([call("a", "held")], [text("Fine.")])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "a")
+    turn_id = await chat.begin([call("a", "held")], [text("Fine.")])
     await chat.cancel_call(turn_id, "a")
     await chat.ended(turn_id)
     for line in (*lines("A cancel was accepted"), *lines("A cancel was settled")):
@@ -117,9 +113,7 @@ async def test_the_cancel_of_one_call_names_it(chat: ChatDriver, fake_tools: Fak
 async def test_what_was_queued_behind_a_cancelled_turn_has_its_line_too(
     chat: ChatDriver, fake_tools: FakeTools, lines
 ):
-    chat.use_script([call("a", "held")])
-    first = await chat.say()
-    await chat.running(first, "a")
+    first = await chat.begin([call("a", "held")])
     second = await chat.say("and then?")
     await chat.cancel(first)
     await chat.ended(first)
@@ -133,8 +127,7 @@ async def test_what_was_queued_behind_a_cancelled_turn_has_its_line_too(
 async def test_a_timeout_says_of_what_turn_tool_and_limit(
     chat: ChatDriver, fake_tools: FakeTools, lines
 ):
-    chat.use_script([call("a", "held", _meta={"timeout_ms": 50})], [text("Fine.")])
-    turn = await chat.run()
+    turn = await chat.play([call("a", "held", _meta={"timeout_ms": 50})], [text("Fine.")])
     [line] = lines("A tool call timed out")
     assert line.startswith("WARNING governance.core.outcomes: A tool call timed out")
     for fact in (
@@ -163,8 +156,7 @@ async def test_lines_of_a_tool_carry_the_ids_of_its_turn_wherever_it_runs(chat: 
     for each in made:
         registry.register(each)
     try:
-        chat.use_script([call("a", "look"), call("b", "look_in_a_thread")], [text("Fine.")])
-        turn = await chat.run()
+        turn = await chat.play([call("a", "look"), call("b", "look_in_a_thread")], [text("Fine.")])
         shop.info("afterwards")
     finally:
         for each in made:
@@ -182,8 +174,9 @@ async def test_an_abandoned_body_is_a_line_and_so_is_its_late_end(
     chat: ChatDriver, fake_tools: FakeTools, lines, objects, settings
 ):
     settings.GOVERNANCE_CANCEL_GRACE = 0.05
-    chat.use_script([call("a", "stubborn", gate=SECRET, _meta={"timeout_ms": 50})], [text("Fine.")])
-    turn = await chat.run()
+    turn = await chat.play(
+        [call("a", "stubborn", gate=SECRET, _meta={"timeout_ms": 50})], [text("Fine.")]
+    )
     ids = {
         "turn_id": turn.id,
         "conversation_id": turn.conversation_id,
@@ -227,9 +220,7 @@ async def test_a_repaired_history_is_a_line_for_each_repair(
 async def test_a_saved_limit_is_a_line_with_both_values_and_who(
     chat: ChatDriver, fake_tools: FakeTools, lines, objects
 ):
-    chat.use_script([call("a", "held")], [text("Fine.")])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "a")
+    turn_id = await chat.begin([call("a", "held")], [text("Fine.")])
 
     def save(timeout_ms):
         save_tool_policy(
@@ -259,9 +250,7 @@ async def test_the_line_of_an_edit_is_in_english_whoever_edits(chat: ChatDriver,
 async def test_another_limit_for_one_running_call_is_a_line_with_its_ids(
     chat: ChatDriver, fake_tools: FakeTools, lines, objects
 ):
-    chat.use_script([call("a", "held", gate=SECRET)], [text("Fine.")])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "a")
+    turn_id = await chat.begin([call("a", "held", gate=SECRET)], [text("Fine.")])
     asked = {"turn_id": turn_id, "tool_id": "a", "user": chat.user, "op_id": "once"}
     for _ in range(2):  # the same operation, sent again
         await services.set_deadline(**asked, timeout_ms=90_000, note=SECRET)

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from governance import Cancellation, CancelReason
-from turns.core.requests import PendingCancel, PendingRequest
+from turns.core.turns import PendingCancel, PendingRequest
 from turns.events import sinks
 from turns.events.notifications import Notifications, notify
 

@@ -22,7 +22,7 @@ from turns.core.turns import TurnEnding, TurnStatus
 from turns.endings import turn_endings
 from turns.events import log
 from turns.history import histories
-from turns.history.cache import HistoryCache, Settled
+from turns.history.histories import HistoryCache, Settled
 from turns.models import Conversation, Turn
 from turns.models import Message as MessageRow
 from turns.storage import history_version, retention
@@ -91,7 +91,7 @@ def test_only_the_rows_behind_what_is_known_are_read(factory, cache):
     with CaptureQueriesContext(connection) as queries:
         histories.read(factory.id, cache=cache)
     assert len(queries) == 2  # the version, and the new message: it asks for no call
-    assert f'"position" > ({factory.conversation.last_position - 1})' in queries[1]["sql"]
+    assert f'"position" > {factory.conversation.last_position - 1} ' in queries[1]["sql"]
 
 
 def test_nothing_is_kept_of_a_turn_that_still_runs(factory, cache):

@@ -13,12 +13,14 @@ from governance import Cancellation, CancelReason
 from tests.support import PATIENCE
 from tests.turns.row_factory import RowFactory, contents, result, said, use
 from turns import selectors
-from turns.core.history import violations
 from turns.core.messages import Message, TextBlock
+from turns.core.prompt_changes import PromptChange, PromptHead
+from turns.core.repairs import violations
 from turns.core.turns import ending_of
 from turns.events import log
-from turns.history import histories
-from turns.models import Event, Repair
+from turns.history import histories, prompts
+from turns.models import Conversation, Event, Repair
+from turns.storage import history_version
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -80,6 +82,16 @@ def test_a_valid_history_is_unchanged_and_nothing_is_written(factory, django_ass
     [
         ({"status": "interrupted"}, "crash", "the server ended unexpectedly"),
         ({"status": "failed"}, "error", "an internal error ended it"),
+        (
+            {"status": "failed", "error_code": "chat_model_declined"},
+            "error",
+            "the chat model declined to answer",
+        ),
+        (
+            {"status": "failed", "error_code": "chat_model_quota"},
+            "error",
+            "the chat model could not be used",
+        ),
         ({"status": "cancelled", "ended_by_reason": "newer"}, "newer", "it was cancelled"),
         *[
             (
@@ -133,14 +145,6 @@ def test_a_planted_result_is_the_calls_result(factory):
     assert results(read(factory)) == [("a", "real")]
 
 
-def test_of_two_results_the_first_real_one_is_kept(factory):
-    turn = talk(factory, "a")
-    factory.message(turn, "user", result("a", "first"), result("a", "second"))
-    history = read(factory)
-    assert kinds(history) == ["duplicate_result"]
-    assert results(history) == [("a", "first")]
-
-
 def test_a_real_result_takes_the_place_of_a_synthetic_one(factory):
     turn = talk(factory, "a")
     factory.call(turn, "a", "repaired", result="[INTERRUPTED] …", is_error=True, is_synthetic=True)
@@ -188,25 +192,6 @@ def test_one_id_in_two_turns_keeps_two_results(factory):
     history = read(factory)
     assert history.repairs == ()
     assert results(history) == [("a", "result 1"), ("a", "result 2")]
-
-
-def test_a_result_without_a_call_is_removed(factory):
-    turn = talk(factory)
-    factory.message(turn, "user", result("nobody"), said("stays"))
-    history = read(factory)
-    assert kinds(history) == ["unknown_result"]
-    assert results(history) == []
-    assert history.messages[-1].texts[0].text == "stays"
-
-
-def test_a_result_that_two_open_calls_could_claim_is_not_guessed(factory):
-    for _ in range(2):
-        talk(factory, "a", status="interrupted")
-    later = talk(factory)
-    factory.message(later, "user", said("so"), result("a", "whose?"))
-    history = read(factory)
-    assert kinds(history) == ["ambiguous_result", "missing_result", "missing_result"]
-    assert "whose?" not in str(history.messages)
 
 
 @pytest.mark.parametrize(
@@ -356,6 +341,20 @@ def test_a_valid_history_is_read_although_somebody_holds_the_conversation(factor
         reading.join(timeout=PATIENCE)
         assert found
     assert results(found[0]) == [("a", "the result of a")]
+
+
+def test_what_changes_while_a_prompt_is_read_is_told_by_the_next_turn(factory):
+    talk(factory)
+    turn, head = factory.turn("running"), PromptHead.of("local", "", ())
+    place = Conversation.objects.filter(pk=factory.id)
+    place.update(prompt_head={"agent": "another", "tools": head.tools})
+    read = prompts.read_prompt(factory.id, turn.pk, head)
+    history_version.renew([factory.id], PromptChange.PRUNE)
+    [told] = prompts.open_prompt(turn, read.opening)
+    assert told.reason == PromptChange.AGENT
+    turn.delete()
+    following = prompts.read_prompt(factory.id, factory.turn("running").pk, head)
+    assert following.opening.change == PromptChange.PRUNE
 
 
 def load_and_close(factory: RowFactory) -> histories.History:

@@ -71,9 +71,7 @@ async def test_beyond_the_limit_of_waiting_messages_one_more_is_refused(
     chat: ChatDriver, settings, fake_tools: FakeTools
 ):
     settings.TURNS_MAX_QUEUED = 2
-    chat.use_script([call("a", "held")], [text("One.")], [text("Two.")], [text("Three.")])
-    first = await chat.say()
-    await chat.running(first, "a")
+    await chat.begin([call("a", "held")], [text("One.")], [text("Two.")], [text("Three.")])
     second, third = await chat.say("second"), await chat.say("third", client_id="m3")
     with pytest.raises(QueueIsFull):
         await chat.say("fourth")
@@ -94,9 +92,7 @@ async def test_in_somebody_elses_conversation_nothing_is_said(chat: ChatDriver, 
 
 
 async def test_a_deactivated_user_may_do_nothing(chat: ChatDriver, fake_tools: FakeTools):
-    chat.use_script([call("a", "held")], [text("Fine.")])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "a")
+    turn_id = await chat.begin([call("a", "held")], [text("Fine.")])
     await in_database(lambda: type(chat.user).objects.update(is_active=False))
     with pytest.raises(NotAllowed):
         await chat.say("again")
@@ -130,12 +126,11 @@ async def test_a_chat_model_that_fails_fails_the_turn_and_the_next_one_runs(chat
     from turns.core.exceptions import ChatModelError
     from turns.testing import failure
 
-    chat.use_script(
+    first = await chat.play(
         [text("Well"), failure(ChatModelError("overloaded", "The model is busy. Try again."))],
         [failure(RuntimeError("the secret of the provider"))],
         [text("Better.")],
     )
-    first = await chat.run()
     assert (first.status, first.error_code) == ("failed", "overloaded")
     told = chat.sink.find("error", turn_id=str(first.pk))
     assert (told["code"], told["message"]) == ("overloaded", "The model is busy. Try again.")
@@ -150,16 +145,14 @@ async def test_a_chat_model_that_fails_fails_the_turn_and_the_next_one_runs(chat
 async def test_a_conversation_deleted_under_its_turn_leaves_nothing_behind(
     chat: ChatDriver, fake_tools: FakeTools, caplog
 ):
-    chat.use_script([call("a", "held")], [text("Fine.")])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "a")
+    await chat.begin([call("a", "held")], [text("Fine.")])
     await in_database(Conversation.objects.all().delete)
     fake_tools.open("a")
     from tests.support import eventually
     from turns.running import runtime
 
     async def is_idle() -> bool:
-        return await runtime.live_turns() == 0
+        return runtime.live_count() == 0
 
     await eventually(is_idle)
     assert not [r for r in caplog.records if r.levelname == "ERROR"]

@@ -44,7 +44,7 @@ def test_the_one_row_is_shown_and_edited_in_units_and_the_edit_is_audited(admin:
     policy = disconnects.read()
     assert (policy.policy, policy.unattended_limit_ms) == ("detach", 7_200_000)
     entry = LogEntry.objects.get()
-    assert "cancel after a grace → let it go on" in entry.change_message
+    assert "cancel after a grace period → let it continue" in entry.change_message
     assert "unattended limit: 1 h → 2 h" in entry.change_message
     assert "grace:" not in entry.change_message
     assert "unattended limit: 1 h → 2 h" in str(next(iter(answer.context["messages"])))
@@ -76,7 +76,7 @@ def test_an_edit_on_top_of_a_newer_one_is_refused_with_words(admin: Client):
     form = {"policy": "detach", "grace_ms": "20 s", "unattended_limit_ms": "2 h", "seen": seen}
     answer = admin.post(PAGE, form, follow=True)
     [message] = answer.context["messages"]
-    assert "was changed by somebody else meanwhile" in str(message)
+    assert "Someone else has changed" in str(message)
     policy = disconnects.read()
     assert (policy.policy, policy.grace_ms) == ("cancel_after_grace", 15_000)
     assert not LogEntry.objects.exists()

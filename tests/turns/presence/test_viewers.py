@@ -15,7 +15,7 @@ from turns.cancelling import cancel_requests
 from turns.events import log
 from turns.models import CancelRequest, Conversation, Process, Turn, Viewer
 from turns.presence import disconnects, viewers
-from turns.processes.process_registry import register, retire
+from turns.processes.process_registry import end_dead, register, retire
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -153,7 +153,7 @@ def test_an_edit_counts_for_what_is_left_alone_already(here, factory):
     viewers.leave("one")
     pass_time(factory, seconds=20)
     assert viewers.end_overdue().cancelled == 0
-    assert disconnects.save({"grace_ms": 15_000}) == "grace: 30 s → 15 s"
+    assert disconnects.save({"grace_ms": 15_000}) == "grace period: 30 s → 15 s"
     assert viewers.end_overdue().cancelled == 1
     assert status(turn) == "cancelling"
 
@@ -185,6 +185,7 @@ def test_a_killed_process_is_found(here, factory):
     factory.turn("running")
     look(killed, factory, "one")
     look(here, factory, "two")
+    assert end_dead() == 1
     viewers.forget_lost()
     assert list(Viewer.objects.values_list("key", flat=True)) == ["two"]
     assert since(factory) is None
@@ -272,7 +273,9 @@ def test_what_begins_while_the_grace_ends_is_asked_to_stop_all_the_same(here, fa
     turn.refresh_from_db()
     Turn.objects.filter(pk=turn.pk).update(status="running", owner=here)
     with transaction.atomic():
-        cancel_requests.cancel_turns([turn], viewers.LEFT, conversations=[log.locked(child.id)])
+        cancel_requests.cancel_turns(
+            [turn], viewers.DISCONNECTED, conversations=[log.locked(child.id)]
+        )
     assert status(turn) == "cancelling"
     assert CancelRequest.objects.get(turn=turn).settled_at is None
 

@@ -28,9 +28,7 @@ async def test_a_cancel_is_obeyed_without_the_poll_although_nobody_waits_for_the
     chat: ChatDriver, settings
 ):
     settings.TURNS_POLL_INTERVAL = 3_600
-    chat.use_script([call("c", "held")])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "c")
+    turn_id = await chat.begin([call("c", "held")])
     await hang_up(chat.cancel(turn_id))
     assert (await chat.ended(turn_id, within=PATIENCE)).status == "cancelled"
     assert await CancelRequest.objects.filter(turn=turn_id).acount() == 1

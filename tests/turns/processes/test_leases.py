@@ -22,14 +22,15 @@ from tests.turns.support import ChatDriver, in_database, row
 from tests.turns.threads import at_once
 from turns.core.chat_model import Notice
 from turns.core.exceptions import Fenced
-from turns.core.loop_watch import LoopWatch
+from turns.core.prompt_changes import PromptHead
 from turns.core.turns import TurnEnding, TurnStatus
 from turns.endings import recovery, turn_endings
+from turns.events import sinks
 from turns.events.notifications import Notifications
 from turns.models import Process, Turn
 from turns.processes import leases, process_registry
-from turns.processes.leases import Lease, LeaseTiming
-from turns.queueing import queue, scheduling
+from turns.processes.leases import Lease, LeaseTiming, LoopWatch
+from turns.queueing import queue
 from turns.running import runtime
 from turns.running.journal import DatabaseJournal
 from turns.testing import call, text
@@ -228,6 +229,30 @@ class TestLoss:
             True,
         ]
 
+    async def test_a_call_whose_start_was_written_too_late_does_not_run(
+        self, chat: ChatDriver, fake_tools
+    ):
+        chat.use_script([call("a", "quick")], [text("Unheard.")])
+        lease = (await runtime.ensure_started()).ownership.lease
+        await lease.close()
+
+        class LateWrite:
+            """The lease runs out while the start of the call is written."""
+
+            async def publish(self, conversation_id, event):
+                if event["type"] == "tool_start":
+                    lease._held_until = 0.0
+
+        late = LateWrite()
+        sinks.register(late)
+        try:
+            turn_id = await chat.say()
+            await chat.sink.until("tool_start", turn_id=str(turn_id))
+            await eventually(lambda: runtime.find_turn(turn_id) is None)
+        finally:
+            sinks.unregister(late)
+        assert fake_tools.started == []
+
 
 def test_a_journal_without_its_lease_writes_nothing_and_does_not_ask(ada):
     factory = RowFactory(ada)
@@ -241,7 +266,7 @@ def test_a_journal_without_its_lease_writes_nothing_and_does_not_ask(ada):
 
     async def write_all() -> None:
         for write in (
-            journal.prompt(),
+            journal.prompt(PromptHead.of("local", "", ())),
             journal.save_text(1, "hm"),
             journal.notify(Notice(code="x", message="y")),
         ):
@@ -303,7 +328,7 @@ class TestSweep:
 
         found = sum(at_once([look] * 3))
         assert found + look() == len(factory)  # what was locked at that moment waits for the next
-        assert set(scheduling.waiting_conversations()) == {one.id for one in factory}
+        assert set(queue.waiting_conversations()) == {one.id for one in factory}
         assert Turn.objects.filter(status="interrupted", epoch=1).count() == len(factory)
 
     def test_does_not_wait_for_a_conversation_that_somebody_has_locked(self, ada):
@@ -334,7 +359,7 @@ class TestSweep:
         def questions() -> list[str]:
             with CaptureQueriesContext(connection) as queries:
                 assert recovery.sweep(process, list) == Notifications()
-                scheduling.waiting_conversations()
+                queue.waiting_conversations()
             return [query["sql"] for query in queries]
 
         before = questions()

@@ -9,12 +9,14 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
-from django.db.models.signals import post_save
+from django.db.models.signals import post_init, post_save
 
+import turns
 from tests.turns.row_factory import make_process
 from tests.turns.support import in_database, row
 from tests.turns.threads import at_once
 from turns.models import Process
+from turns.models.processes import ProcessEnding
 from turns.processes import process_registry
 from turns.running import runtime
 
@@ -29,10 +31,47 @@ def test_this_process_is_alive_until_it_retires(db):
     process_registry.retire(process)
     process.refresh_from_db()
     ended_at = process.ended_at
+    assert process.ending == ProcessEnding.STOPPED
     assert not process_registry.renew(process)
     process_registry.retire(process)
     process.refresh_from_db()
     assert process.ended_at == ended_at
+
+
+def test_a_sweep_reads_no_row_of_a_process_that_is_well_elsewhere():
+    read: list[Process] = []
+
+    def note(instance: Process, **_signal: Any) -> None:
+        read.append(instance)
+
+    for number in range(20):
+        make_process(name=f"well-{number}")
+    dead = make_process(age=3600)
+    post_init.connect(note, sender=Process)
+    try:
+        assert process_registry.end_dead() == 1
+    finally:
+        post_init.disconnect(note, sender=Process)
+    assert read == [dead]
+
+
+def test_a_process_that_renews_its_lease_just_after_it_was_read_lives():
+    process = make_process(age=3600)
+
+    def renew(instance: Process, **_signal: Any) -> None:
+        process_registry.renew(instance)
+
+    post_init.connect(renew, sender=Process)
+    try:
+        assert process_registry.end_dead() == 0
+    finally:
+        post_init.disconnect(renew, sender=Process)
+    process.refresh_from_db()
+    assert process.ended_at is None
+
+
+def test_a_process_says_which_version_of_the_code_it_runs():
+    assert process_registry.register().code_version == turns.__version__ != ""
 
 
 def test_nobody_sees_a_process_before_its_lease_has_begun():
@@ -68,6 +107,8 @@ def test_a_process_of_another_host_is_alive_as_long_as_its_lease_runs(settings):
     for age, lives in ((0, True), (30, True), (61, False)):
         elsewhere = make_process(pid=2**22 + 1, age=age)
         assert process_registry.end_dead() == (not lives)
+        elsewhere.refresh_from_db()
+        assert elsewhere.ending == ("" if lives else ProcessEnding.SILENT)
         assert process_registry.renew(elsewhere) is lives
         process_registry.retire(elsewhere)
 
@@ -92,6 +133,8 @@ def test_who_may_open_no_more_files_takes_nobody_for_dead():
         child.communicate(b"\n")
     with no_more_files():
         assert process_registry.end_dead() == 2
+    endings = Process.objects.filter(pk__in=[other.pk, *(process.pk for process in alive)])
+    assert set(endings.values_list("ending", flat=True)) == {ProcessEnding.DIED}
 
 
 @contextmanager

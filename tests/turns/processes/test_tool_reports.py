@@ -50,11 +50,12 @@ async def test_a_process_reports_its_tools_and_what_comes_and_goes_later(site, s
         "server": "",
         "isolation": "async",
         "tokens": newcomer.tokens,
+        "permission": "",
         "limits": {"timeout": 7, "approval": "always"},
     }
     registry.unregister("newcomer")
     await eventually(lambda: has(False))
-    assert await in_database(tool_reports.read) == []  # it is no news to this process
+    assert await in_database(tool_reports.read) == {}  # it is no news to this process
 
 
 async def test_what_has_not_changed_is_not_written_again(transactional_db, monkeypatch, newcomer):

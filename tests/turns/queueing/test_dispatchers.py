@@ -1,12 +1,10 @@
 """What every dispatcher keeps to: nothing before the commit, nothing after a rollback, duplicates and losses harmless."""
 
 import asyncio
-from datetime import timedelta
 from uuid import uuid4
 
 import pytest
 from django.db import transaction
-from django.db.models.functions import Now
 from django.utils import timezone
 
 from governance import CancelSource
@@ -17,7 +15,7 @@ from turns.cancelling import commands
 from turns.models import Conversation, DisconnectPolicy, Process, Turn
 from turns.presence import disconnects
 from turns.processes import wakeups
-from turns.queueing import dispatchers, queue, scheduling
+from turns.queueing import dispatchers, queue
 from turns.running import runtime
 from turns.testing import call, gate, text
 
@@ -60,38 +58,6 @@ async def test_the_embedded_one_wakes_this_process_after_the_commit_and_not_afte
     assert waking.woken == [chat.id]
 
 
-async def test_a_turn_that_nobody_claims_is_dispatched_again_after_a_while(
-    chat: ChatDriver, waking: Waking
-):
-    turn = await in_database(lambda: enqueue(chat.id))
-    assert await in_database(scheduling.dispatch_again) == 0
-    old = Now() - scheduling.DISPATCH_TIMEOUT - timedelta(seconds=1)
-    await in_database(lambda: Turn.objects.filter(pk=turn.pk).update(dispatched_at=old))
-    waking.woken.clear()
-    assert await in_database(scheduling.dispatch_again) == 1
-    assert await in_database(scheduling.dispatch_again) == 0
-    await eventually(lambda: waking.woken == [chat.id])
-
-
-async def test_a_turn_that_nobody_ever_claims_is_dispatched_again_and_again(
-    chat: ChatDriver, waking: Waking
-):
-    turn = await in_database(lambda: enqueue(chat.id))
-    old = Now() - scheduling.DISPATCH_TIMEOUT - timedelta(seconds=1)
-    for _ in range(3):
-        await in_database(lambda: Turn.objects.filter(pk=turn.pk).update(dispatched_at=old))
-        assert await in_database(scheduling.dispatch_again) == 1
-
-
-async def test_what_waits_behind_a_live_turn_is_not_dispatched_again(
-    chat: ChatDriver, waking: Waking
-):
-    factory = await in_database(lambda: RowFactory(chat.user))
-    await in_database(lambda: factory.turn("running"))
-    await in_database(lambda: factory.turn("queued"))
-    assert await in_database(scheduling.dispatch_again) == 0
-
-
 async def test_a_lost_dispatch_is_made_up_for_by_the_sweep(chat: ChatDriver, settings):
     settings.TURNS_POLL_INTERVAL = 0.01
     chat.use_script([text("Here.")])
@@ -108,12 +74,8 @@ async def test_a_process_that_leaves_turns_to_runners_owns_none(chat: ChatDriver
     running = await runtime.ensure_started()
     process = await row(Process, pk=running.process.pk)
     assert (process.role, process.turn_limit) == ("web", 0)
-    await runtime.wake(chat.id)
-    factory = await in_database(lambda: RowFactory(chat.user))
-    turn = await in_database(lambda: factory.turn("queued", dispatched_at=None))
-    dispatched = dispatchers.get_dispatcher().dispatched
-    await eventually(lambda: (factory.id, turn.pk) in dispatched)
-    assert (chat.id, turn_id) in dispatched
+    (await runtime.ensure_started()).supervisor.wake(chat.id)
+    assert (chat.id, turn_id) in dispatchers.get_dispatcher().dispatched
     assert (await row(Turn, pk=turn_id)).status == "queued"
 
 
@@ -206,9 +168,7 @@ async def test_who_ends_what_a_dead_process_left_gives_the_owners_of_its_sub_age
 
 async def test_a_hint_is_obeyed_at_once(chat: ChatDriver, bus: Bus, settings):
     settings.TURNS_POLL_INTERVAL = 60.0
-    chat.use_script([call("a", "held")])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "a")
+    turn_id = await chat.begin([call("a", "held")])
     here = (await runtime.ensure_started()).process
     await eventually(lambda: here.pk in bus.heard)
     command = commands.CancelCommand(user=chat.user, source=CancelSource.BUTTON)

@@ -15,7 +15,7 @@ from tests.turns.row_factory import RowFactory, make_process
 from tests.turns.support import ChatDriver, in_database
 from turns.models import Turn
 from turns.processes import process_registry
-from turns.queueing import scheduling
+from turns.queueing import queue
 from turns.running import runtime
 from turns.testing import gate, text
 
@@ -42,7 +42,7 @@ def owners_of(conversations: list[Any]) -> list[str]:
 
 def test_users_take_turns_and_each_one_s_oldest_comes_first(crowd):
     mine, _hers = crowd
-    order = scheduling.waiting_conversations()
+    order = queue.waiting_conversations()
     assert owners_of(order) == ["ada", "eve", "ada", "eve", *["ada"] * 6]
     assert [pk for pk in order if pk in {one.id for one in mine}] == [one.id for one in mine]
 
@@ -50,40 +50,40 @@ def test_users_take_turns_and_each_one_s_oldest_comes_first(crowd):
 def test_what_a_user_has_at_work_counts_wherever_it_runs(crowd, ada):
     for _ in range(2):
         RowFactory(ada).turn("running", owner=make_process())
-    order = scheduling.waiting_conversations(limit=4)
+    order = queue.waiting_conversations(limit=4)
     assert owners_of(order) == ["eve", "eve", "ada", "ada"]
 
 
 def test_a_turn_that_waits_for_its_sub_agent_is_not_at_work(crowd, eve):
     factory = RowFactory(eve)
     parent = factory.turn("running", owner=make_process())
-    assert owners_of(scheduling.waiting_conversations(limit=2)) == ["ada", "ada"]
+    assert owners_of(queue.waiting_conversations(limit=2)) == ["ada", "ada"]
     factory.call(parent, "a", "running", tool_name="sessions_ask")
-    assert owners_of(scheduling.waiting_conversations(limit=2)) == ["ada", "eve"]
+    assert owners_of(queue.waiting_conversations(limit=2)) == ["ada", "eve"]
     factory.call(parent, "b", "running")  # and does something itself meanwhile
-    assert owners_of(scheduling.waiting_conversations(limit=2)) == ["ada", "ada"]
+    assert owners_of(queue.waiting_conversations(limit=2)) == ["ada", "ada"]
 
 
 def test_a_turn_that_waits_for_a_person_is_not_at_work(crowd, ada):
     factory = RowFactory(ada)
     asking = factory.turn("running", owner=make_process())
     question = factory.call(asking, "a", "awaiting_approval")
-    assert owners_of(scheduling.waiting_conversations(limit=2)) == ["ada", "eve"]
+    assert owners_of(queue.waiting_conversations(limit=2)) == ["ada", "eve"]
     ToolCall.objects.filter(pk=question.pk).update(status="running")
-    assert owners_of(scheduling.waiting_conversations(limit=2)) == ["eve", "ada"]
+    assert owners_of(queue.waiting_conversations(limit=2)) == ["eve", "ada"]
 
 
 def test_several_messages_in_one_conversation_are_one_place_in_the_queue(crowd):
     mine, _hers = crowd
     for _ in range(3):
         mine[0].turn("queued")
-    order = scheduling.waiting_conversations()
+    order = queue.waiting_conversations()
     assert len(order) == len(set(order)) == 10
 
 
 def test_each_claim_of_several_runners_is_fair(crowd):
     runners = [process_registry.register(), process_registry.register()]
-    claims = [scheduling.claim_next(process=runners[number % 2]) for number in range(5)]
+    claims = [queue.claim_next(process=runners[number % 2]) for number in range(5)]
     owners = owners_of([claimed.conversation_id for claimed, _events in claims])
     assert owners == ["ada", "eve", "ada", "eve", "ada"]
     assert Counter(Turn.objects.filter(status="running").values_list("owner", flat=True)) == {
@@ -98,9 +98,9 @@ def test_a_conversation_that_cannot_be_claimed_keeps_nobody_else_waiting(crowd, 
     report = RowFactory(ada).turn("completed", parent=parent, is_detached=True)
     # Written by something else than us: a cancel that nothing has caused.
     Turn.objects.filter(pk=report.pk).update(status="cancelled", ended_by_reason="")
-    assert scheduling.waiting_conversations(limit=1) == [mine[0].id]
+    assert queue.waiting_conversations(limit=1) == [mine[0].id]
 
-    claims = [scheduling.claim_next(process=process_registry.register()) for _ in range(3)]
+    claims = [queue.claim_next(process=process_registry.register()) for _ in range(3)]
 
     owners = owners_of([claimed.conversation_id for claimed, _events in claims])
     assert owners == ["eve", "ada", "eve"]
@@ -121,26 +121,26 @@ def test_nobody_waits_for_a_conversation_that_stands_still_in_a_write(crowd):
                 "SELECT 1 FROM turns_conversation WHERE id = %s FOR UPDATE", [mine[0].id]
             )
         with transaction.atomic():
-            claimed, _events = scheduling.claim_next(process=process_registry.register())
+            claimed, _events = queue.claim_next(process=process_registry.register())
         assert claimed.conversation_id == hers[0].id
         for one in (*mine[1:], hers[1]):
             Turn.objects.filter(conversation=one.id).update(status="cancelled")
-        assert scheduling.claim_next(process=process_registry.register()) is None
+        assert queue.claim_next(process=process_registry.register()) is None
     finally:
         other.rollback()
         other.close()
-    assert scheduling.claim_next(process=process_registry.register()) is not None
+    assert queue.claim_next(process=process_registry.register()) is not None
 
 
 def test_the_queue_asks_as_often_however_many_wait(crowd, ada):
     RowFactory(ada).turn("running")
     with CaptureQueriesContext(connection) as few:
-        scheduling.waiting_conversations()
+        queue.waiting_conversations()
     for _ in range(20):
         RowFactory(ada).turn("queued")
         RowFactory(ada).turn("running")
     with CaptureQueriesContext(connection) as many:
-        scheduling.waiting_conversations()
+        queue.waiting_conversations()
     assert len(few) == len(many) == 3
 
 
@@ -161,7 +161,7 @@ async def test_one_user_s_crowd_does_not_keep_another_user_waiting(chat: ChatDri
 
     turns = await in_database(plant)
     for turn in turns:
-        await runtime.wake(turn.conversation_id)
+        (await runtime.ensure_started()).supervisor.wake(turn.conversation_id)
     opening.set()
     await chat.sink.until_ended(first)
     for turn in turns:

@@ -13,7 +13,7 @@ from tests.turns.row_factory import RowFactory, said
 from tests.turns.support import ChatDriver, FakeTools, in_database, row
 from tests.turns.tools.scripted_agents import child, ended, spawn, use_scripts
 from turns import selectors, services
-from turns.calls import known_hosts
+from turns.calls import approvals
 from turns.core.chat_model import ChatRequest
 from turns.exceptions import (
     AlreadyReplaced,
@@ -220,9 +220,9 @@ async def test_what_was_allowed_since_then_lapses_and_is_kept_as_a_decision(
 async def test_a_host_that_only_a_replaced_message_names_is_not_known_any_more(chat: ChatDriver):
     chat.use_script([text("One.")], [text("Two.")])
     first = await chat.run("look at tulips.example")
-    assert await in_database(lambda: known_hosts.is_known("tulips.example", turn=first))
+    assert await in_database(lambda: approvals.is_known_host("tulips.example", turn=first))
     made = await chat.run("look elsewhere", replaces=first.pk)
-    assert not await in_database(lambda: known_hosts.is_known("tulips.example", turn=made))
+    assert not await in_database(lambda: approvals.is_known_host("tulips.example", turn=made))
 
 
 async def test_the_prompt_says_nothing_of_a_replaced_turn_that_was_interrupted(

@@ -13,7 +13,7 @@ from turns.endings import recovery
 from turns.exceptions import CannotContinue, ConversationNotFound, ConversationParked, TurnNotFound
 from turns.models import Conversation, Event, Turn
 from turns.processes import process_registry
-from turns.queueing import queue, scheduling
+from turns.queueing import queue
 from turns.running import runtime
 from turns.testing import text
 
@@ -68,8 +68,7 @@ def test_a_parked_conversation_begins_nothing_and_takes_nothing(factory, setting
     settings.TURNS_PARK_AFTER = 1
     waiting = factory.turn("queued")
     lose(factory)
-    assert scheduling.waiting_conversations() == []
-    assert scheduling.dispatch_again() == 0
+    assert queue.waiting_conversations() == []
     assert queue.claim(factory.id, process=process_registry.register()) is None
     with pytest.raises(ConversationParked):
         queue.enqueue(factory.id, text="more", source="typed", client_id=None)
@@ -127,7 +126,7 @@ def test_the_admin_has_an_action_for_it(factory, admin_user):
         {"action": "resume_conversations", "_selected_action": [factory.id, quiet.id]},
         follow=True,
     )
-    assert "1 conversation goes on." in answer.content.decode()
+    assert "1 conversation was resumed." in answer.content.decode()
     factory.conversation.refresh_from_db()
     assert factory.conversation.parked_at is None
 

@@ -11,7 +11,7 @@ from tests.turns.threads import at_once
 from turns import services
 from turns.exceptions import MessageRejected, TooManyMessages
 from turns.models import MessageTally, Turn
-from turns.queueing import queue, rate_limit
+from turns.queueing import queue
 from turns.testing import gate, text
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -39,7 +39,7 @@ def test_all_conversations_of_a_user_count_together_and_waiting_helps(ada, eve, 
     with pytest.raises(TooManyMessages):
         send(RowFactory(ada), ada)
     send(RowFactory(eve), eve)
-    pass_time(rate_limit.WINDOW)
+    pass_time(queue.WINDOW)
     send(RowFactory(ada), ada)
     assert counted(ada) == [1]  # what is over is forgotten
 

@@ -142,7 +142,7 @@ async def test_the_tokens_of_a_sub_agent_count_for_the_agent_that_the_person_spe
     dug = await ended(await child("dig"))
     assert (dug.status, dug.error_code) == ("failed", "token_limit")
     assert (turn.status, turn.error_code) == ("failed", "token_limit")
-    assert "100 tokens that a turn and all sub-agents" in turn.error_message
+    assert "100 tokens that they may use together" in turn.error_message
     assert "100 tokens" in (await chat.calls(turn.pk))["a1"].result
     assert agents.requests["dig"][0].max_tokens == 80
     assert (len(agents.requests["go"]), len(agents.requests["dig"])) == (1, 1)

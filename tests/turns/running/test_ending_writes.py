@@ -19,9 +19,9 @@ from turns.core.ports import Answer
 from turns.core.turns import TurnEnding, TurnStatus, ending_of
 from turns.events import log
 from turns.models import CancelRequest, Event, Message, Turn
-from turns.running.ending_writes import Ended, EndingWrite, EndingWrites, store
 from turns.running.journal import DatabaseJournal
-from turns.storage.priority_lock import PriorityLock, Urgency
+from turns.running.store import Ended, EndingWrite, EndingWrites, store_endings
+from turns.running.write_queue import PriorityLock, Urgency
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -51,7 +51,7 @@ def test_those_that_end_together_are_one_transaction(
 ):
     writes = [a_write(ada) for _ in range(3)]
     asked = Asked(monkeypatch)
-    results = store(writes)
+    results = store_endings(writes)
     assert asked.transactions == 1
     assert all(map(is_told, results))
     assert statuses(*writes) == ["completed"] * 3
@@ -61,7 +61,7 @@ def test_those_that_end_together_are_one_transaction(
 def test_one_that_cannot_be_stored_keeps_no_other_from_its_end(ada: AbstractUser):
     unstorable = a_write(ada, usage={"tokens": object()})
     writes = [a_write(ada), unstorable, a_write(ada)]
-    results = store(writes)
+    results = store_endings(writes)
     assert [is_told(result) for result in results] == [True, False, True]
     assert isinstance(results[1], TypeError)
     assert statuses(*writes) == ["completed", "running", "completed"]
@@ -71,7 +71,7 @@ def test_one_that_cannot_be_stored_keeps_no_other_from_its_end(ada: AbstractUser
 def test_one_that_is_not_ours_any_more_is_left_as_it_is(ada: AbstractUser):
     writes = [a_write(ada), a_write(ada)]
     Turn.objects.filter(pk=writes[0].turn.id).update(epoch=7)
-    results = store(writes)
+    results = store_endings(writes)
     assert [is_told(result) for result in results] == [False, True]
     assert statuses(*writes) == ["running", "completed"]
 
@@ -93,7 +93,7 @@ def test_an_answer_that_a_runner_stores_just_before_its_turn_is_ended_without_it
     answer = async_to_sync(say)(1, "half an answer")
     async_to_sync(say)(2, "a report")  # stores the answer before it
     facts = {"steps": 1, "usage": {}, "outcomes": {}, "answer": answer}
-    store([EndingWrite(turn=turn, ending=CANCELLED, facts=facts)])
+    store_endings([EndingWrite(turn=turn, ending=CANCELLED, facts=facts)])
     assert Turn.objects.get(pk=turn.id).status == "cancelled"
     said = Message.objects.filter(turn=turn.id, role="assistant")
     assert [message.step for message in said] == [1]
@@ -111,7 +111,7 @@ def test_a_message_that_was_begun_has_the_time_of_its_end(ada: AbstractUser, *, 
     message = message_of("half an answer", (), turn_id=str(turn.id))
     answer = Answer(step=1, message=message) if is_whole else None
     facts = {"steps": 1, "usage": {}, "outcomes": {}, "answer": answer}
-    store([EndingWrite(turn=turn, ending=CANCELLED, facts=facts)])
+    store_endings([EndingWrite(turn=turn, ending=CANCELLED, facts=facts)])
     assert rows.get().at > an_hour_ago + timedelta(minutes=59)
 
 
@@ -129,7 +129,7 @@ def test_one_whose_conversation_is_being_written_is_waited_for_alone(ada: Abstra
         connection.close()
 
     def end() -> None:
-        store(writes)
+        store_endings(writes)
         connection.close()
 
     threads = [threading.Thread(target=write), threading.Thread(target=end)]
@@ -147,7 +147,7 @@ def test_one_whose_conversation_is_being_written_is_waited_for_alone(ada: Abstra
 def test_a_family_ends_from_below_so_nobody_is_asked_to_stop_who_has(ada: AbstractUser):
     above = a_write(ada, ending=CANCELLED)
     below = [a_write(ada, ending=CANCELLED, parent_id=above.turn.id) for _ in range(2)]
-    assert all(map(is_told, store([above, *below])))
+    assert all(map(is_told, store_endings([above, *below])))
     assert statuses(above, *below) == ["cancelled"] * 3
     assert not CancelRequest.objects.exists()
 

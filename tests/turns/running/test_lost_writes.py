@@ -10,15 +10,14 @@ import pytest
 from django.contrib.auth.models import AbstractUser
 
 from governance import make_tool, registry
+from governance.logs import KeyValueFormatter
 from tests.faulty_database import FaultyDatabase
 from tests.support import eventually
 from tests.turns.support import ChatDriver, FakeTools, in_database
 from turns import services
-from turns.core.claimer import TurnClaimer
 from turns.events import sinks
 from turns.models import CancelRequest, Conversation, Event, Message, Repair, Turn
-from turns.running import runtime
-from turns.storage import retries
+from turns.running import runtime, write_queue
 from turns.testing import call, gate, text
 
 MODEL_READS = 'FROM "turns_message"'
@@ -87,16 +86,13 @@ async def assert_is_whole(chat: ChatDriver, turn_id: UUID, fake_tools: FakeTools
 
 
 @pytest.mark.parametrize("part", ['FROM "turns_agent"', MODEL_READS])
-async def test_a_lost_read_of_a_turn_that_has_queued_is_repeated(
+async def test_a_lost_read_is_repeated(
     chat: ChatDriver,
     fake_tools: FakeTools,
     saboteur: Saboteur,
     faulty_database: FaultyDatabase,
-    monkeypatch: pytest.MonkeyPatch,
     part: str,
 ):
-    """One that is claimed where its message is taken has read it before."""
-    monkeypatch.setattr(TurnClaimer, "reserve", lambda _self, _conversation_id: None)
     saboteur.faults.append(("lose_statement", part, 3))
     play_two_calls(chat)
     await assert_is_whole(chat, await chat.say(), fake_tools)
@@ -130,7 +126,7 @@ async def test_an_answer_and_the_starts_of_its_calls_are_there_once_though_tried
     monkeypatch: pytest.MonkeyPatch,
     fault: str,
 ):
-    monkeypatch.setattr(retries, "PATIENCE", 0)  # so the whole is tried once
+    monkeypatch.setattr(write_queue, "PATIENCE", 0)  # so the whole is tried once
     saboteur.faults.append((fault, CALLS_PROPOSED, 1))
     play_two_calls(chat)
     await assert_is_whole(chat, await chat.say(), fake_tools)
@@ -181,9 +177,7 @@ async def test_a_limit_that_is_moved_is_written_down_once(
     chat: ChatDriver, fake_tools: FakeTools, faulty_database: FaultyDatabase, fault: str
 ):
     part = '"deadline_changes" = %s'
-    chat.use_script([call("a", "held")], [text("Done.")])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "a")
+    turn_id = await chat.begin([call("a", "held")], [text("Done.")])
     getattr(faulty_database, fault)(part)
     how = {"turn_id": turn_id, "tool_id": "a", "user": chat.user, "op_id": "op"}
     await services.set_deadline(extend_ms=60_000, **how)
@@ -201,8 +195,7 @@ async def test_a_sub_agent_is_set_to_work_once(
     part = 'INSERT INTO "turns_conversation"'
     saboteur.faults.append((fault, part, 1))
     ask = call("a", "sessions_ask", agent="assistant", message="Say yes.")
-    chat.use_script([ask], [text("Yes.")], [text("It said yes.")])
-    turn = await chat.run()
+    turn = await chat.play([ask], [text("Yes.")], [text("It said yes.")])
     assert turn.status == "completed"
     assert await in_database(Conversation.objects.count) == 2
     assert await in_database(Turn.objects.count) == 2
@@ -241,7 +234,7 @@ async def test_what_the_database_never_takes_interrupts_the_turn_and_says_what_m
     solitary: str,
     part: str,
 ):
-    monkeypatch.setattr(retries, "PATIENCE", 0.2)
+    monkeypatch.setattr(write_queue, "PATIENCE", 0.2)
     settings.TURNS_PARK_AFTER = 2
     calls = {
         CALL_STARTS: [call("b", "quick"), call("a", solitary)],
@@ -256,7 +249,7 @@ async def test_what_the_database_never_takes_interrupts_the_turn_and_says_what_m
         turn = await chat.ended(turn_id)
         assert (turn.status, turn.error_code) == ("interrupted", "not_stored")
         told = chat.sink.find("error", turn_id=str(turn.pk))
-        assert "may have been applied" in told["message"]
+        assert "may have taken effect" in told["message"]
         assert "hunter2" not in str(chat.sink.events)
         made = (await chat.calls(turn.pk))["a"]
         if part == CALL_ENDS:  # known all the time, and stored with the end of the turn
@@ -278,7 +271,7 @@ async def test_a_cancel_counts_although_the_database_did_not_take_what_was_done(
     faulty_database: FaultyDatabase,
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(retries, "PATIENCE", 0.2)
+    monkeypatch.setattr(write_queue, "PATIENCE", 0.2)
     faulty_database.lose_statement(CALL_ENDS, times=10**6)
     chat.use_script([call("a", "quick"), call("b", "held", gate="never")], [text("Unheard.")])
     turn_id = await chat.say()
@@ -296,9 +289,9 @@ async def test_ends_of_calls_and_of_their_turn_are_there_once_though_no_answer_c
     chat: ChatDriver, fake_tools: FakeTools, faulty_database: FaultyDatabase
 ):
     names = [f"c{number}" for number in range(4)]
-    chat.use_script([call(name, "held", gate="shared") for name in names], [text("Unheard.")])
-    turn_id = await chat.say()
-    await chat.running(turn_id, *names)
+    turn_id = await chat.begin(
+        [call(name, "held", gate="shared") for name in names], [text("Unheard.")], running=[*names]
+    )
     faulty_database.lose_commit(CALL_ENDS, times=2)
     faulty_database.lose_commit(TURN_ENDS, times=1)
     fake_tools.open("shared")
@@ -320,9 +313,7 @@ async def test_ends_of_calls_and_of_their_turn_are_there_once_though_no_answer_c
 async def test_an_owner_that_lost_its_lease_repeats_nothing(
     chat: ChatDriver, fake_tools: FakeTools, faulty_database: FaultyDatabase, ada: AbstractUser
 ):
-    chat.use_script([call("a", "held")], [text("Unheard.")])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "a")
+    turn_id = await chat.begin([call("a", "held")], [text("Unheard.")])
     faulty_database.lose_statement(
         CALL_ENDS
     )  # of whoever writes it first: that is who finds the turn
@@ -330,4 +321,20 @@ async def test_an_owner_that_lost_its_lease_repeats_nothing(
     ownership.lease._lose()
     fake_tools.open("a")
     turn = await chat.ended(turn_id)
-    assert (turn.status, turn.error_code) == ("interrupted", "")
+    assert (turn.status, turn.error_code) == ("interrupted", "stood_still")
+
+
+async def test_the_log_of_a_repeated_write_names_its_turn(
+    chat: ChatDriver,
+    fake_tools: FakeTools,
+    saboteur: Saboteur,
+    faulty_database: FaultyDatabase,
+    caplog: pytest.LogCaptureFixture,
+):
+    caplog.handler.setFormatter(KeyValueFormatter())
+    saboteur.faults.append(("lose_statement", CALLS_PROPOSED, 1))
+    play_two_calls(chat)
+    turn_id = await chat.say()
+    await assert_is_whole(chat, turn_id, fake_tools)
+    (line,) = [line for line in caplog.text.splitlines() if "is asked again" in line]
+    assert f"turn_id={turn_id}" in line

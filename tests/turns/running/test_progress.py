@@ -15,9 +15,9 @@ from tests.turns.row_factory import RowFactory
 from tests.turns.support import ChatDriver, FakeTools, in_database
 from turns.core.ports import ClaimedTurn
 from turns.events import log
-from turns.running import progress, runtime
-from turns.running.progress import Report
-from turns.storage.priority_lock import Urgency
+from turns.running import journal, runtime
+from turns.running.journal import ProgressReport, store_progress
+from turns.running.write_queue import Urgency
 from turns.testing import call, text
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -31,9 +31,9 @@ def plant(owner: Any, *, status: str = "running") -> tuple[RowFactory, ClaimedTu
     return factory, factory.claimed(turn)
 
 
-def report(claimed: ClaimedTurn, **values: Any) -> Report:
+def report(claimed: ClaimedTurn, **values: Any) -> ProgressReport:
     said = {"message": "half", "progress": 1.0, "total": 2.0}
-    return Report(
+    return ProgressReport(
         **{
             "turn": claimed,
             "tool_id": "a",
@@ -49,9 +49,9 @@ def test_of_many_turns_is_stored_with_as_few_queries_as_of_one(ada):
     one = [report(plant(ada)[1])]
     many = [report(plant(ada)[1]) for _ in range(40)]
     with CaptureQueriesContext(connection) as few:
-        progress.store(one)
+        store_progress(one)
     with CaptureQueriesContext(connection) as queries:
-        batches = progress.store(many)
+        batches = store_progress(many)
     assert len(queries) <= len(few)
     assert {place for place, _ in batches} == {it.turn.conversation_id for it in many}
     for it in many:
@@ -67,14 +67,14 @@ def test_of_many_turns_is_stored_with_as_few_queries_as_of_one(ada):
 @pytest.mark.parametrize("status", ["pending", "awaiting_approval", "succeeded", "abandoned"])
 def test_of_a_call_that_does_not_run_is_left_out(ada, status):
     _, claimed = plant(ada, status=status)
-    assert progress.store([report(claimed)]) == []
+    assert store_progress([report(claimed)]) == []
     assert log.read(claimed.conversation_id, after=0) == []
 
 
 def test_of_a_turn_that_another_process_owns_is_left_out(ada):
     factory, claimed = plant(ada)
     factory.conversation.turns.update(epoch=8)
-    assert progress.store([report(claimed)]) == []
+    assert store_progress([report(claimed)]) == []
     assert factory.conversation.turns.get().pk == claimed.id
     assert log.read(factory.id, after=0) == []
 
@@ -98,7 +98,7 @@ async def test_waits_for_nobody_who_writes_the_conversation(chat: ChatDriver, ad
     holding = asyncio.create_task(asyncio.to_thread(hold))
     await held.wait()
     try:
-        batches = await in_database(lambda: progress.store([report(claimed), report(other)]))
+        batches = await in_database(lambda: store_progress([report(claimed), report(other)]))
     finally:
         let_go.set()
         await holding
@@ -119,8 +119,8 @@ def registered(function: Callable[..., Any]) -> Iterator[None]:
 async def test_a_write_that_took_long_does_not_silence_what_comes_next(
     chat: ChatDriver, fake_tools: FakeTools, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(progress, "SHARE", 10**9)  # as if each write had taken years
-    monkeypatch.setattr(progress, "LONGEST_PAUSE", 0.01)
+    monkeypatch.setattr(journal, "PROGRESS_SHARE", 10**9)  # as if each write had taken years
+    monkeypatch.setattr(journal, "LONGEST_PROGRESS_PAUSE", 0.01)
     is_told = asyncio.Event()
 
     async def chatty(context: ToolContext) -> str:

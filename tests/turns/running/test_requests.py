@@ -1,18 +1,15 @@
-"""What is asked of a running turn: one table of kinds, and the owner in this process gets it without a look (C12)."""
+"""What is asked of a running turn: the owner in this process gets it without a look (C12)."""
 
 import asyncio
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import get_args
 
 import pytest
 
 from governance.db import run_in_poll_thread
 from tests.turns.support import ChatDriver, FakeTools
 from turns import services
-from turns.core.requests import PendingRequest
-from turns.running import requests
 from turns.testing import call, gate, text
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -28,10 +25,6 @@ async def without_polls() -> AsyncIterator[None]:
     finally:
         is_over.set()
         await reading
-
-
-def test_each_kind_of_request_has_its_row_in_the_table():
-    assert set(requests.KINDS) == set(get_args(PendingRequest))
 
 
 async def test_a_cancel_of_this_process_needs_no_look(chat: ChatDriver):

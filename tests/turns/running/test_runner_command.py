@@ -16,9 +16,9 @@ def help_text() -> str:
 @pytest.mark.parametrize(
     "essential",
     [
-        "TURNS_DISPATCHER=procrastinate",
-        "PostgreSQL (DATABASE_URL)",
-        "Redis (REDIS_URL)",
+        "TURNS_DISPATCHER=runners",
+        "PostgreSQL",
+        "Redis as the channel layer",
         "start as many as you like",
         "SIGTERM or Ctrl-C",
         "TURNS_DRAIN_GRACE seconds",

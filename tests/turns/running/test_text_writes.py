@@ -1,6 +1,7 @@
 """Streamed text: stored for all turns at once, where it belongs and nowhere else, and one bad text fails alone."""
 
 import asyncio
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from uuid import uuid4
@@ -10,12 +11,11 @@ from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 
 from tests.faulty_database import FaultyDatabase
-from tests.turns import slow_path
 from tests.turns.row_factory import RowFactory
 from tests.turns.support import in_database
 from turns.models import Message
-from turns.running import text_writes
-from turns.running.text_writes import STREAMED, StreamedText, TextWrites
+from turns.running import journal
+from turns.running.journal import StreamedText, TextWrites
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -36,7 +36,7 @@ def stored(row: Message) -> str:
 def test_the_texts_of_many_turns_are_one_transaction(ada):
     planted = [plant(ada) for _ in range(20)]
     with CaptureQueriesContext(connection) as queries:
-        assert text_writes.store([text for _, text in planted]) == [True] * 20
+        assert journal.store_texts([text for _, text in planted]) == [True] * 20
     assert sum(query["sql"].startswith("BEGIN") for query in queries) <= 1
     assert len(queries) <= 22
     for row, text in planted:
@@ -50,10 +50,8 @@ def test_the_texts_of_many_turns_are_one_transaction(ada):
 )
 def test_nothing_is_stored_where_it_does_not_belong(ada, planted, epoch):
     (row, text), (other, kept) = plant(ada, **planted), plant(ada)
-    values = {"turn": text.turn.id, "epoch": epoch, "step": 1, "content": []}
-    assert slow_path.update(STREAMED, **values) == 0
-    assert STREAMED.run(**values) == 0
-    assert text_writes.store([kept]) == [True]
+    elsewhere = replace(text, turn=replace(text.turn, epoch=epoch))
+    assert journal.store_texts([elsewhere, kept]) == [False, True]
     assert stored(row) == ""
     assert stored(other) != ""
 

@@ -70,8 +70,7 @@ async def test_a_conversation_that_uses_no_files_has_no_directory(
     chat: ChatDriver, settings, tmp_path
 ):
     settings.GOVERNANCE_WORKSPACE_ROOT = tmp_path / "workspaces"
-    chat.use_script([call("a", "hello")], [text("Done.")])
-    turn = await chat.run()
+    turn = await chat.play([call("a", "hello")], [text("Done.")])
     assert (await chat.calls(turn.pk))["a"].status == "succeeded"
     assert not (tmp_path / "workspaces").exists()
 
@@ -79,8 +78,7 @@ async def test_a_conversation_that_uses_no_files_has_no_directory(
 @pytest.mark.usefixtures("site_tools")
 async def test_a_tool_of_the_site_finds_the_directory_made(chat: ChatDriver, settings, tmp_path):
     settings.GOVERNANCE_WORKSPACE_ROOT = tmp_path / "workspaces"
-    chat.use_script([call("a", "note")], [text("Done.")])
-    turn = await chat.run()
+    turn = await chat.play([call("a", "note")], [text("Done.")])
     assert (await chat.calls(turn.pk))["a"].status == "succeeded"
     assert rights(tmp_path / "workspaces" / str(chat.id)) == "0o700"
 
@@ -91,8 +89,7 @@ async def test_a_directory_that_cannot_be_made_fails_the_call_and_not_the_turn(
 ):
     (tmp_path / "workspaces").write_text("a file is in its place")
     settings.GOVERNANCE_WORKSPACE_ROOT = tmp_path / "workspaces"
-    chat.use_script([call("a", "list_files"), call("b", "hello")], [text("Done.")])
-    turn = await chat.run()
+    turn = await chat.play([call("a", "list_files"), call("b", "hello")], [text("Done.")])
     made = await chat.calls(turn.pk)
     assert (turn.status, made["b"].status) == ("completed", "succeeded")
     assert "The workspace directory cannot be used" in made["a"].result

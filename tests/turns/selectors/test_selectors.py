@@ -21,9 +21,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 async def test_a_running_turn_is_listed_with_what_its_tools_do(
     chat: ChatDriver, fake_tools: FakeTools, eve
 ):
-    chat.use_script([call("a", "quick"), call("b", "held")], [text("Fine.")])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "b")
+    turn_id = await chat.begin(
+        [call("a", "quick"), call("b", "held")], [text("Fine.")], running=["b"]
+    )
     await chat.sink.until("tool_result", tool_id="a")
     queued = await chat.say("next")
     first, second = await selectors.active_turns(user=chat.user)
@@ -65,9 +65,7 @@ async def test_a_running_turn_is_listed_with_what_its_tools_do(
 async def test_an_operator_sees_the_turns_of_everybody(
     chat: ChatDriver, fake_tools: FakeTools, operator
 ):
-    chat.use_script([call("a", "held")], [text("Fine.")])
-    turn_id = await chat.say()
-    await chat.running(turn_id, "a")
+    turn_id = await chat.begin([call("a", "held")], [text("Fine.")])
     (listed,) = await selectors.active_turns(user=operator)
     assert listed["turn_id"] == str(turn_id)
     assert (await selectors.get_turn(turn_id=turn_id, user=operator))["status"] == "running"
@@ -76,8 +74,7 @@ async def test_an_operator_sees_the_turns_of_everybody(
 
 
 async def test_somebody_elses_things_do_not_exist(chat: ChatDriver, eve):
-    chat.use_script([text("Fine.")])
-    turn = await chat.run()
+    turn = await chat.play([text("Fine.")])
     reads: list[tuple[Any, Any, dict[str, Any]]] = [
         (ConversationNotFound, selectors.get_conversation, {"conversation_id": chat.id}),
         (ConversationNotFound, selectors.snapshot, {"conversation_id": chat.id}),
@@ -241,8 +238,7 @@ def test_conversations_are_listed_of_the_agent_that_answers_there_now(ada):
 
 
 async def test_the_log_reaches_back_as_long_as_the_next_event_is_there(chat: ChatDriver):
-    chat.use_script([text("Fine.")])
-    await chat.run()
+    await chat.play([text("Fine.")])
     last = await selectors.last_seq(conversation_id=chat.id)
     for after, reaches in ((0, True), (last - 1, True), (last, True), (last + 1, False)):
         assert await selectors.reaches_back(conversation_id=chat.id, after=after) is reaches

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from turns.storage.priority_lock import PriorityLock, Urgency
+from turns.running.write_queue import PriorityLock, Urgency
 
 ALL = (Urgency.PROGRESS, Urgency.WORK, Urgency.ENDING, Urgency.WORK)
 

@@ -23,17 +23,46 @@ from tests.turns.tools.scripted_agents import (
 )
 from turns import selectors, services
 from turns.cancelling.descendants import ask_for_report
+from turns.core import runner
+from turns.core.exceptions import ChatModelError
 from turns.models import Agent, Turn
 from turns.running import runtime
-from turns.testing import call, gate, text
-from turns.tools import child_watcher, sessions
+from turns.testing import call, failure, gate, text
+from turns.tools import sessions
 from turns.tools.children import Child
+
+
+class Answers(list):
+    """A reply that is another one each time."""
+
+    def __init__(self, replies):
+        self._replies = replies
+
+    def __iter__(self):
+        return iter(next(self._replies))
+
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
 async def an_agent(name: str, **fields):
     return await in_database(lambda: Agent.objects.create(name=name, **fields))
+
+
+async def test_an_answer_of_a_sub_agent_that_broke_off_is_asked_for_again(
+    chat: ChatDriver, monkeypatch
+):
+    monkeypatch.setattr(runner, "REPEAT_PAUSE", 0.01)
+    broken = ChatModelError("chat_model_dropped", "It broke.")
+    broken.cut_off = "The connection to the model was lost"
+    answers = iter([[text("Lea"), failure(broken)], [text("Gold.")]])
+    agents = use_scripts(
+        chat, go=[[ask("a1", "dig")], [text("It found gold.")]], dig=[Answers(answers)]
+    )
+    turn = await chat.run()
+
+    assert (await chat.calls(turn.pk))["a1"].result == "Gold."
+    assert len(agents.requests["dig"]) == 2
 
 
 async def test_the_answer_of_a_sub_agent_is_the_result_of_the_call(chat: ChatDriver):
@@ -110,7 +139,7 @@ async def test_a_database_that_fails_for_a_moment_ends_no_wait(
     )
     turn_id = await chat.say()
     await running("dig")
-    read = child_watcher._read
+    read = sessions._read
     failed: list[bool] = []
 
     async def fails_once(*arguments):
@@ -119,7 +148,7 @@ async def test_a_database_that_fails_for_a_moment_ends_no_wait(
             raise OperationalError("gone")
         return await read(*arguments)
 
-    monkeypatch.setattr(child_watcher, "_read", fails_once)
+    monkeypatch.setattr(sessions, "_read", fails_once)
     await eventually(lambda: failed)
     fake_tools.open("c1")
     assert (await chat.ended(turn_id)).status == "completed"
@@ -230,7 +259,7 @@ async def test_a_sub_agent_out_of_time_reports_what_it_has(chat: ChatDriver):
     assert (dug.status, dug.ended_by_reason) == ("timed_out", "timeout")
     assert (await chat.calls(dug.pk))["c1"].ended_by_reason == "timeout"
     [asked] = agents.requests["[TIME IS UP]"]
-    assert asked.tools == ()
+    assert not asked.may_call
     result = (await chat.calls(turn_id))["a1"]
     assert (turn.status, result.status) == ("completed", "failed")
     assert result.result.startswith("[TIMEOUT]")
@@ -410,7 +439,7 @@ async def test_both_clocks_stand_still_while_a_sub_agent_asks_a_person(chat: Cha
 
     await eventually(all_stand_still)
     await chat.sink.until(
-        "tool_progress", tool_id="a2", message="assistant: waits for your approval of asked"
+        "tool_progress", tool_id="a2", message="assistant: waiting for your approval of asked"
     )
 
     await chat.decide(leaf.pk, "c1")

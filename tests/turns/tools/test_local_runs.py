@@ -7,7 +7,7 @@ from tests.turns.tools.scripted_agents import child, ended, running
 from turns.chat_models.local import compose
 from turns.core.chat_model import ChatRequest
 from turns.core.messages import Message, TextBlock
-from turns.core.prompt_markers import SUB_AGENT
+from turns.core.texts import SUB_AGENT
 from turns.models import Agent
 from turns.models import Message as MessageRow
 from turns.running import runtime

@@ -22,7 +22,7 @@ from governance import (
     recorder,
     registry,
 )
-from governance.db import run_in_db_thread
+from governance.db import atomic, run_in_db_thread
 from governance.models import ToolCall as ToolCallRow
 from turns.tools.status import LISTED_CALLS, session_status
 
@@ -67,7 +67,8 @@ class Conversation:
             if outcome is not None:
                 row = ToolCallRow.objects.filter(group=group, call_id=id)
                 row.update(status=CallStatus.RUNNING, timeout_ms=5_000)
-                recorder.record_end({id: outcome}, group=group)
+                with atomic():
+                    recorder.record_end({id: outcome}, group=group)
 
     async def status(self, **metadata):
         context = ToolContext(

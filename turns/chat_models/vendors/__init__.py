@@ -1,4 +1,4 @@
-"""Vendors: the only code that knows pydantic-ai and the vendors' SDKs; imported when such a model first answers.
+"""Vendors: the only code that uses pydantic-ai and the vendors' SDKs; imported when such a model is first needed.
 
-`streams` speaks to any of them, `translation` writes our messages as theirs, one module per vendor makes its client.
+`streams` sends requests to any of them, `translation` converts messages, and one module per vendor creates its model.
 """

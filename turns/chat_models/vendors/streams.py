@@ -1,12 +1,15 @@
-"""Streams: one request to a vendor's model, from the open connection to the last delta, and what its errors mean."""
+"""Streams one request to a vendor's model, from the open connection to the last delta, and classifies its errors."""
 
 import asyncio
+import json
 import logging
 import math
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
+import re
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
-from importlib import import_module
+from typing import Any, cast
+from urllib.parse import urlsplit
 
 from httpx2 import AsyncClient, HTTPError
 from pydantic_ai.direct import model_request_stream
@@ -27,14 +30,29 @@ from pydantic_ai.exceptions import (
 )
 from pydantic_ai.messages import ModelResponseStreamEvent
 from pydantic_ai.models import Model, StreamedResponse
-from pydantic_ai.settings import ModelSettings
+from pydantic_ai.settings import CacheRetention, ModelSettings, ThinkingEffort
 
+from governance import mask, shortened
+from governance.sanitize import sanitize_text
 from turns.chat_models.failures import FailureKind, ProviderFailure, Subject, failure
-from turns.chat_models.limits import StreamLimits
-from turns.chat_models.vendors.http import make_client
-from turns.chat_models.vendors.thoughts import Thoughts
-from turns.chat_models.vendors.translation import delta_of, history_of, parameters_of
-from turns.core.chat_model import ChatDelta, ChatRequest, Stop, StopReason, Usage
+from turns.chat_models.vendors.http import Exchange, make_client
+from turns.chat_models.vendors.thoughts import (
+    BindsThoughts,
+    KeepsMessagesApart,
+    ThinksInText,
+    Thoughts,
+)
+from turns.chat_models.vendors.translation import delta_of, history_of, kept_of, parameters_of
+from turns.core.chat_model import (
+    OFF,
+    ChatDelta,
+    ChatRequest,
+    ProviderParts,
+    Stop,
+    StopReason,
+    StreamLimits,
+    Usage,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -43,10 +61,35 @@ _KINDS_BY_STATUS = {
     409: FailureKind.CONFLICT,
     413: FailureKind.TOO_LARGE,
 }
-# Google's reasons for an answer whose call it could not read itself.
+# Google's finish reasons for an answer with a call that Google could not parse.
 _MALFORMED_CALLS = frozenset({"MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL"})
-_ANY_MODEL = 16_384  # tokens that every model may answer with; some providers refuse a limit beyond the model's own
-# The first that fits: the special ones before those that they are special cases of.
+# Messages of servers that refuse tools or files, because the model does not support them.
+_NO_TOOLS = re.compile(
+    r"does ?n[o']t support (?:tool|function)|tool(?:s| use| calls?| calling)? (?:is|are) not (?:supported|available)"
+    r"|support (?:tool use|function calling)|requires --enable-auto-tool-choice",
+    re.IGNORECASE,
+)
+_NO_MEDIA = re.compile(
+    r"does ?n[o']t support (?:image|vision|file|pdf)|not a multimodal model|support image input",
+    re.IGNORECASE,
+)
+# Messages of DeepSeek, OpenRouter and Z.AI for a model that they do not have; their status is 400.
+_NO_MODEL = re.compile(
+    r"model not exist|is not a valid model id|unknown model|model ?code: does not exist",
+    re.IGNORECASE,
+)
+# How servers refuse a prompt that does not fit, where pydantic-ai does not know the message: llama.cpp, LM Studio, TGI.
+_TOO_LONG = re.compile(
+    r"exceed_context_size|available context size|than the context length|inputs. tokens \+ .max_new_tokens",
+    re.IGNORECASE,
+)
+_DETAIL = 1_000  # characters of a provider's message
+# OpenAI's messages for a model that is available only through another of its APIs.
+_OTHER_API = re.compile(r"v1/(responses|completions)\b|not a chat model", re.IGNORECASE)
+_MOST_TOKENS = 1_000_000_000  # per answer, because the database adds up many answers
+_MODEL_NAME = 200  # characters of the provider's name of the model
+_ANY_MODEL = 16_384  # tokens that every model can output; some providers refuse a limit above the model's own
+# The first match decides, so subclasses come before their base classes.
 _KINDS: tuple[tuple[type[Exception], FailureKind], ...] = (
     (ModelContextWindowExceededError, FailureKind.CONTEXT_TOO_LONG),
     (ModelAuthenticationError, FailureKind.KEY_REFUSED),
@@ -60,7 +103,7 @@ _KINDS: tuple[tuple[type[Exception], FailureKind], ...] = (
     (HTTPError, FailureKind.UNREACHABLE),
     (UserError, FailureKind.REJECTED),
 )
-# How the SDKs fail at a stream that follows no documentation: they look for what should be there.
+# Exceptions of the SDKs for a stream that does not follow the API, because they rely on fields that are missing.
 _NOT_UNDERSTOOD = (ValueError, AssertionError, AttributeError, LookupError, TypeError)
 _BROKEN = frozenset({FailureKind.UNREACHABLE, FailureKind.UNREADABLE})
 _STOP_REASONS = {
@@ -69,36 +112,30 @@ _STOP_REASONS = {
     "length": StopReason.LENGTH,
 }
 
+MakeModel = Callable[[AsyncClient], Model]
 
-def connect(
-    vendor: str, model_name: str, *, key: str, base_url: str, subject: Subject
-) -> "Connection":
-    """Return a connection; `vendor` is the path of the module that makes its client.
 
-    It blocks: modules are imported, certificates read. Call it in a thread.
-
-    Raises:
-        ImportError: the vendor's SDK is not installed.
-    """
+def connect(make: MakeModel, subject: Subject) -> "Connection":
+    """Return a connection. Call this in a thread, because it imports modules and reads certificates."""
     http_client = make_client()
-    module = import_module(vendor)
-    model = module.make_model(model_name, key=key, base_url=base_url, http_client=http_client)
-    thinks_in_text = getattr(module, "THINKS_IN_TEXT", False)
-    return Connection(
-        model, http_client=http_client, subject=subject, thinks_in_text=thinks_in_text
-    )
+    return Connection(make(http_client), http_client=http_client, subject=subject)
 
 
 class Connection:
     """A vendor's model with its pool of connections, which belongs to one event loop."""
 
-    def __init__(
-        self, model: Model, *, http_client: AsyncClient, subject: Subject, thinks_in_text: bool
-    ) -> None:
+    def __init__(self, model: Model, *, http_client: AsyncClient, subject: Subject) -> None:
         self._model = model
-        self._thinks_in_text = thinks_in_text
         self._http_client = http_client
         self._subject = subject
+        # The parts of an answer are only valid for the API and the server that they came from.
+        host = urlsplit(model.base_url or "").hostname or ""
+        self._binds_thoughts = isinstance(model, BindsThoughts)
+        self._vendor = f"{type(model).__name__} {model.system} {host}"
+
+    @property
+    def context_window(self) -> int | None:
+        return self._model.context_window
 
     async def aclose(self) -> None:
         await self._http_client.aclose()
@@ -106,13 +143,14 @@ class Connection:
     async def stream(
         self, request: ChatRequest, limits: StreamLimits
     ) -> AsyncGenerator[ChatDelta, None]:
-        """Send the request once. Cancelling the task closes the provider's socket, whatever it waits for (C4).
+        """Send the request once. Cancelling the task closes the socket to the provider at any stage (C4).
 
         Raises:
-            ProviderFailure: the provider did not answer, or not to the end.
+            ProviderFailure: the provider gave no answer or an incomplete one.
         """
         progress = _Progress()
-        thoughts = Thoughts() if self._thinks_in_text else None
+        yield progress.usage
+        thoughts = Thoughts() if isinstance(self._model, ThinksInText) else None
         try:
             async with aclosing(self._events(request, limits, progress)) as events:
                 async for event in events:
@@ -120,14 +158,14 @@ class Connection:
                     if delta is not None and thoughts is None:
                         yield delta
                     elif delta is not None and thoughts is not None:
-                        for known in thoughts.take(delta):
-                            yield known
+                        for certain in thoughts.take(delta):
+                            yield certain
                     if progress.events == 1:
-                        yield progress.usage  # so that a cancelled request counts as well
-            for held in thoughts.rest() if thoughts else ():
-                yield held
-            for last in self._final_deltas(progress):
-                yield last
+                        yield progress.usage  # early, so that the usage of a cancelled request is counted
+            for rest in thoughts.rest() if thoughts else ():
+                yield rest
+            for final in self._final_deltas(progress):
+                yield final
         except TimeoutError as error:
             raise self._out_of_time(limits, progress) from error
         except (AgentRunError, UserError, HTTPError, *_NOT_UNDERSTOOD) as error:
@@ -136,41 +174,57 @@ class Connection:
     async def _events(
         self, request: ChatRequest, limits: StreamLimits, progress: "_Progress"
     ) -> AsyncGenerator[ModelResponseStreamEvent, None]:
-        """Yield the events, each within its limit; a limit is never held over a `yield`."""
-        until = asyncio.get_running_loop().time() + limits.first_byte_timeout
+        """Yield the events, each within its limit. No timeout is active during a `yield`."""
+        life = progress.life = _Life(limits)
+        exchange = Exchange(on_bytes=life.prove)
         async with AsyncExitStack() as stack:
-            async with asyncio.timeout_at(until):
-                response = await self._response(request, stack)
+            stack.push_async_callback(exchange.aclose)
+            async with life.limited():
+                with exchange.observed():
+                    response = await self._response(request, stack, progress)
             progress.response = response
             events = aiter(response)
-            wait = _Wait(until)
-            stack.callback(wait.close)
             while True:
-                with wait:
+                async with life.limited():
                     event = await anext(events, None)
                 if event is None:
                     return
                 progress.events += 1
                 yield event
-                wait.allow(limits.idle_timeout)
+                life.prove()
 
-    async def _response(self, request: ChatRequest, stack: AsyncExitStack) -> StreamedResponse:
-        """Ask. Some servers refuse a limit that does not fit beside the history: ask them once more without one.
-
-        The answer is below it all the same, for it has to fit.
+    async def _response(
+        self, request: ChatRequest, stack: AsyncExitStack, progress: "_Progress"
+    ) -> StreamedResponse:
+        """Send the request. If the server refuses a limit for the answer because it exceeds the context window together
+        with the history, send it again without the limit. The context window then limits the answer.
         """
         try:
             return await stack.enter_async_context(self._open(request))
         except ModelContextWindowExceededError:
-            if "max_tokens" not in _settings_of(request):
+            if "max_tokens" not in settings_of(request):
                 raise
-            return await stack.enter_async_context(self._open(replace(request, max_tokens=None)))
+            progress.requests += 1
+            unlimited = replace(request.settings, max_tokens=None)
+            again = replace(request, max_tokens=None, settings=unlimited)
+            return await stack.enter_async_context(self._open(again))
 
     def _open(self, request: ChatRequest) -> AbstractAsyncContextManager[StreamedResponse]:
+        # The SDK must not repeat a request by itself, because `with_retries` does. Settings that this API ignores are left
+        # out, because pydantic-ai would warn about them at each request.
+        ignored = self._model.unsupported_settings
+        chosen = {"max_retries": 0, **settings_of(request)}
+        settings = {name: value for name, value in chosen.items() if name not in ignored}
         return model_request_stream(
             self._model,
-            history_of(request.messages, instructions=request.instructions),
-            model_settings=_settings_of(request),
+            history_of(
+                request.messages,
+                instructions=request.instructions,
+                vendor=self._vendor,
+                bound_from=request.unchanged_from if self._binds_thoughts else 0,
+                keeps_messages_apart=isinstance(self._model, KeepsMessagesApart),
+            ),
+            model_settings=cast(ModelSettings, settings),
             model_request_parameters=parameters_of(request.tools),
             instrument=False,
         )
@@ -179,18 +233,34 @@ class Connection:
         yield progress.usage
         reason = progress.response.finish_reason if progress.response else None
         if reason == "content_filter":
-            raise failure(FailureKind.DECLINED, self._subject)
+            raise failure(FailureKind.DECLINED, self._subject, detail=progress.details)
         if reason not in _STOP_REASONS:
-            raise failure(_early_end(progress), self._subject)
+            raise failure(
+                _early_end(progress),
+                self._subject,
+                has_begun=progress.events > 0,
+                detail=progress.details,
+            )
+        if progress.response and (parts := kept_of(progress.response.get(), vendor=self._vendor)):
+            yield ProviderParts(parts)
         yield Stop(_STOP_REASONS[reason])
 
     def _out_of_time(self, limits: StreamLimits, progress: "_Progress") -> ProviderFailure:
-        if progress.events:
-            return failure(FailureKind.STALLED, self._subject, seconds=limits.idle_timeout)
+        if progress.life is not None and progress.life.is_at_its_end:
+            return failure(FailureKind.OVERTIME, self._subject, seconds=limits.request_timeout)
+        if progress.life is not None and progress.life.is_proved:
+            return failure(
+                FailureKind.STALLED,
+                self._subject,
+                seconds=limits.idle_timeout,
+                has_begun=progress.events > 0,
+            )
         return failure(FailureKind.SLOW, self._subject, seconds=limits.first_byte_timeout)
 
     def _failure(self, error: Exception, progress: "_Progress") -> ProviderFailure:
-        """Say what an error means. What the provider wrote goes to the log at DEBUG and nowhere else."""
+        """Return the failure for an error, with the provider's message as its detail. The message is logged only at
+        level DEBUG.
+        """
         kind = _kind_of(error)
         if progress.events and kind in _BROKEN:
             kind = FailureKind.DROPPED
@@ -200,106 +270,161 @@ class Connection:
             self._subject,
             retry_after=_retry_after(error),
             has_begun=progress.events > 0,
+            detail=_detail_of(error),
         )
+
+
+class _Life:
+    """The timer of one stream. Each sign of life extends it, but never beyond the limit of the whole request."""
+
+    def __init__(self, limits: StreamLimits) -> None:
+        self.is_proved = False
+        self._loop = asyncio.get_running_loop()
+        self._idle = limits.idle_timeout
+        self._end = self._loop.time() + limits.request_timeout
+        self._until = min(self._loop.time() + limits.first_byte_timeout, self._end)
+        self._timeout: asyncio.Timeout | None = None
+
+    @property
+    def is_at_its_end(self) -> bool:
+        """Whether the timer is at the limit of the whole request, so that no further data can extend it."""
+        return self._until == self._end
+
+    def prove(self) -> None:
+        """Extend the timer, because data has arrived."""
+        self.is_proved = True
+        self._until = min(self._loop.time() + self._idle, self._end)
+        if self._timeout is not None and not self._timeout.expired():
+            self._timeout.reschedule(self._until)
+
+    @asynccontextmanager
+    async def limited(self) -> AsyncGenerator[None]:
+        """Limit the time in the context; raises `TimeoutError`."""
+        try:
+            async with asyncio.timeout_at(self._until) as self._timeout:
+                yield
+        finally:
+            self._timeout = None
 
 
 @dataclass(slots=True)
 class _Progress:
     response: StreamedResponse | None = None
     events: int = 0
+    requests: int = 1
+    life: _Life | None = None
+
+    @property
+    def details(self) -> str:
+        """The provider's details about its answer, such as why it ended."""
+        details = self.response.provider_details if self.response else None
+        return _presentable(details) if details else ""
 
     @property
     def usage(self) -> Usage:
         if self.response is None:
-            return Usage()
-        used = self.response.usage
-        return Usage(input_tokens=used.input_tokens, output_tokens=used.output_tokens)
+            return Usage(requests=self.requests)
+        usage = self.response.usage
+        return Usage(
+            input_tokens=_count(usage.input_tokens),
+            output_tokens=_count(usage.output_tokens),
+            cache_read_tokens=_count(usage.cache_read_tokens),
+            cache_write_tokens=_count(usage.cache_write_tokens),
+            reasoning_tokens=_count(usage.output_reasoning_tokens),
+            requests=self.requests,
+            model=sanitize_text(self.response.model_name, limit=_MODEL_NAME),
+        )
 
 
-class _Wait:
-    """The wait for one event after the other, bounded as `asyncio.timeout_at` bounds one.
+def _count(reported: float) -> int:
+    """Return a number of tokens that can be stored and added up, whatever the provider reports."""
+    return int(min(reported, _MOST_TOKENS)) if reported > 0 else 0
 
-    That would make a timer for each event. Here one timer looks, when it fires, whether a wait takes too long.
+
+def settings_of(request: ChatRequest) -> ModelSettings:
+    """Return the agent's settings for pydantic-ai.
+
+    The remaining budget limits the answer, unless it is so large that the model's own limit may be lower.
     """
-
-    def __init__(self, until: float) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._until = until
-        self._task: asyncio.Task[object] | None = None  # that waits now
-        self._cancelling = 0
-        self._has_expired = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._arm()
-
-    def allow(self, seconds: float) -> None:
-        """Let the next wait take so long."""
-        self._until = self._loop.time() + seconds
-        if self._timer is None or self._timer.when() > self._until:
-            self._arm()
-
-    def close(self) -> None:
-        """Look no more."""
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def __enter__(self) -> None:
-        self._task = asyncio.current_task()
-        self._cancelling = self._task.cancelling() if self._task else 0
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        task, self._task = self._task, None
-        if task is None or not self._has_expired:
-            return
-        self._has_expired = False
-        if task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
-            raise TimeoutError
-
-    def _arm(self) -> None:
-        self.close()
-        self._timer = self._loop.call_at(self._until, self._look)
-
-    def _look(self) -> None:
-        self._timer = None  # where nobody waits, the next wait makes another
-        if self._loop.time() < self._until:
-            self._arm()
-        elif self._task is not None:
-            self._has_expired = True
-            self._task.cancel()
-
-
-def _settings_of(request: ChatRequest) -> ModelSettings:
-    """Limit the answer, unless the model's own limit is lower than what is left."""
+    choices, budget = request.settings, request.max_tokens
     settings = ModelSettings()
-    if request.max_tokens is not None and request.max_tokens <= _ANY_MODEL:
-        settings["max_tokens"] = request.max_tokens
-    if not request.may_think:
+    candidates = (
+        choices.max_tokens,
+        budget if budget is not None and budget <= _ANY_MODEL else None,
+    )
+    if limits := [limit for limit in candidates if limit is not None]:
+        settings["max_tokens"] = min(limits)
+    if choices.temperature is not None:
+        settings["temperature"] = choices.temperature
+    if choices.top_p is not None:
+        settings["top_p"] = choices.top_p
+    if choices.stop_sequences:
+        settings["stop_sequences"] = [*choices.stop_sequences]
+    # OpenAI refuses the setting in a request without tools.
+    if choices.parallel_calls is not None and request.tools:
+        settings["parallel_tool_calls"] = choices.parallel_calls
+    if choices.cache_retention:
+        retention = cast(CacheRetention, choices.cache_retention)
+        settings["cache"] = False if retention == OFF else retention
+    if not request.may_think or choices.effort == OFF:
         settings["thinking"] = False
+    elif choices.effort:
+        settings["thinking"] = cast(ThinkingEffort, choices.effort)
+    if not request.may_call and request.tools:
+        settings["tool_choice"] = "none"
     return settings
 
 
 def _kind_of(error: Exception) -> FailureKind:
     status = error.status_code if isinstance(error, ModelHTTPError) else None
+    if status in {400, 404} and _OTHER_API.search(str(error)):
+        return FailureKind.WRONG_API
+    if status in {400, 404, 422} and _NO_TOOLS.search(str(error)):
+        return FailureKind.NO_TOOLS
+    if status in {400, 404, 422} and _NO_MEDIA.search(str(error)):
+        return FailureKind.NO_MEDIA
+    if status == 400 and _NO_MODEL.search(str(error)):
+        return FailureKind.NOT_FOUND
+    if status in {400, 422, 500} and _TOO_LONG.search(str(error)):
+        return FailureKind.CONTEXT_TOO_LONG
     if status in _KINDS_BY_STATUS and not isinstance(error, ModelContextWindowExceededError):
         return _KINDS_BY_STATUS[status]
     for category, kind in _KINDS:
         if isinstance(error, category):
             return kind
-    return FailureKind.UNREADABLE if status is None else FailureKind.REJECTED
+    is_readable = status is not None or (
+        isinstance(error, ModelAPIError)
+        and bool(error.provider_error_code or error.provider_error_type)
+    )
+    return FailureKind.REJECTED if is_readable else FailureKind.UNREADABLE
+
+
+def _detail_of(error: Exception) -> str:
+    """Return the provider's message, masking anything that looks like a secret."""
+    if isinstance(error, ModelHTTPError):
+        return _presentable({"status": error.status_code, "body": error.body})
+    return _presentable(str(error))
+
+
+def _presentable(message: Any) -> str:
+    is_text = isinstance(message, str)
+    text = message if is_text else json.dumps(message, ensure_ascii=False, default=str)
+    return shortened(mask(text), limit=_DETAIL)
 
 
 def _early_end(progress: "_Progress") -> FailureKind:
-    """Return what an answer is that ended for none of the usual reasons, or for none at all."""
+    """Return the kind of failure of an answer that ended with an unusual finish reason, or without any."""
     details = progress.response.provider_details if progress.response else None
-    told = (details or {}).get("finish_reason")
-    if told in _MALFORMED_CALLS:
+    reason = (details or {}).get("finish_reason")
+    if reason in _MALFORMED_CALLS:
         return FailureKind.MALFORMED_CALL
-    if told:
+    if reason:
         return FailureKind.ENDED_EARLY
     return FailureKind.DROPPED if progress.events else FailureKind.UNREADABLE
 
 
 def _retry_after(error: Exception) -> float | None:
-    """Return the seconds that the provider asks for, also as a fraction."""
+    """Return the wait in seconds that the provider requested. pydantic-ai reads only whole seconds from `Retry-After`."""
     if not isinstance(error, ModelAPIError) or error.retry_after is not None:
         return error.retry_after if isinstance(error, ModelAPIError) else None
     headers = error.headers if isinstance(error, ModelHTTPError) else None

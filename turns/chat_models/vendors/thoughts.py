@@ -1,4 +1,6 @@
-"""Thoughts that a model writes into its text, between tags: told apart from the answer, however they are cut up."""
+"""Separates the thoughts that some models write into their text, between tags, from the answer; marks models by how
+they treat thoughts and messages.
+"""
 
 import re
 from collections.abc import Iterator
@@ -9,11 +11,23 @@ _OPENING, _CLOSING = "<think>", "</think>"
 _SIGNS = re.compile(rf"{_OPENING}|`+")
 
 
-class Thoughts:
-    """Passes the deltas of one answer on; text between `<think>` and `</think>` becomes thinking.
+class ThinksInText:
+    """Marks models that may write their thoughts into their text."""
 
-    Inside code, between backticks, a tag is what the answer speaks about. What may be the beginning of a tag is held
-    back until it is known.
+
+class BindsThoughts:
+    """Marks models that accept their earlier thoughts only if the history before them is unchanged."""
+
+
+class KeepsMessagesApart:
+    """Marks models that accept two user messages in a row, so that messages that were already sent never change."""
+
+
+class Thoughts:
+    """Passes on the deltas of one answer, with text between `<think>` and `</think>` as thoughts.
+
+    Inside code, between backticks, a tag is part of the answer. Text that may be the start of a tag is held back until
+    the rest of it has arrived.
     """
 
     def __init__(self) -> None:
@@ -23,35 +37,35 @@ class Thoughts:
         self._has_answered = False
 
     def take(self, delta: ChatDelta) -> Iterator[ChatDelta]:
-        """Yield what the delta is known to be."""
+        """Take the next delta of the answer, and yield the deltas that can be passed on now."""
         if isinstance(delta, TextDelta):
             self._held += delta.text
-            yield from self._known()
+            yield from self._certain()
         else:
             yield delta
 
     def rest(self) -> Iterator[ChatDelta]:
-        """Yield what was held back, at the end of the answer."""
+        """Yield the text that was held back, at the end of the answer."""
         yield from self._say(self._held)
         self._held = ""
 
-    def _known(self) -> Iterator[ChatDelta]:
-        while (sign := self._next_sign()) is not None:
-            start, end = sign
-            before, found = self._held[:start], self._held[start:end]
+    def _certain(self) -> Iterator[ChatDelta]:
+        while (span := self._next_sign()) is not None:
+            start, end = span
+            text, sign = self._held[:start], self._held[start:end]
             self._held = self._held[end:]
-            if found in {_OPENING, _CLOSING}:
-                yield from self._say(before)
-                self._is_thinking = found == _OPENING
+            if sign in {_OPENING, _CLOSING}:
+                yield from self._say(text)
+                self._is_thinking = sign == _OPENING
             else:
-                yield from self._say(before + found)
-                self._code = "" if found == self._code else self._code or found
-        certain = len(self._held) - self._uncertain()
-        yield from self._say(self._held[:certain])
-        self._held = self._held[certain:]
+                yield from self._say(text + sign)
+                self._code = "" if sign == self._code else self._code or sign
+        length = len(self._held) - self._uncertain()
+        yield from self._say(self._held[:length])
+        self._held = self._held[length:]
 
     def _next_sign(self) -> tuple[int, int] | None:
-        """Return where the next tag or run of backticks is; a run that may go on is none yet."""
+        """Return the span of the next tag or run of backticks; None if there is none, or the run may continue."""
         if self._is_thinking:
             start = self._held.find(_CLOSING)
             return None if start < 0 else (start, start + len(_CLOSING))
@@ -64,7 +78,7 @@ class Thoughts:
         return None
 
     def _uncertain(self) -> int:
-        """Return how many of the last characters may begin a tag, or belong to backticks that go on."""
+        """Return how many of the last characters may begin a tag, or belong to a run of backticks that may continue."""
         tag = _CLOSING if self._is_thinking else _OPENING
         for length in range(min(len(tag) - 1, len(self._held)), 0, -1):
             if tag.startswith(self._held[-length:]):

@@ -1,13 +1,15 @@
-"""Translation: our history and tools as pydantic-ai has them, and its stream events as our deltas."""
+"""Converts Turnkeeper's history and tools for pydantic-ai, and pydantic-ai's stream events to Turnkeeper's deltas."""
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, cast
 
 from pydantic_ai.messages import (
     BinaryContent,
     ModelMessage,
+    ModelMessagesTypeAdapter,
     ModelRequest,
     ModelRequestPart,
     ModelResponse,
@@ -22,26 +24,31 @@ from pydantic_ai.messages import (
     ToolCallPart,
     ToolCallPartDelta,
     ToolReturnPart,
+    UserContent,
     UserPromptPart,
 )
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.tools import ToolDefinition
+from pydantic_ai.usage import RequestUsage
 
+from governance.sanitize import sanitize_json, sanitize_text
 from turns.core.chat_model import ChatDelta, TextDelta, ThinkingDelta, ToolCallDelta, ToolSpec
 from turns.core.messages import AttachmentBlock, Message, TextBlock, ToolResultBlock, ToolUseBlock
 
 _ID_LENGTH = 40  # the shortest limit among the providers
 _NAME_LENGTH = 64
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
-# Anthropic and OpenAI refuse a whole request for one tool with these at the top of its schema.
+# Anthropic and OpenAI refuse the whole request if the schema of one tool has these at the top level.
 _NOT_AT_THE_TOP = frozenset({"allOf", "anyOf", "enum", "not", "oneOf"})
+_VERSION = 1  # version of the format of stored answers
+_MOST_KEPT = 1_000_000  # characters of a stored answer
 _NO_OUTPUT = "(no output)"  # providers refuse a blank text
 
 
 def parameters_of(tools: Sequence[ToolSpec]) -> ModelRequestParameters:
-    """Return the tools: `strict` would let the adapter rewrite their schemas.
+    """Return the tools for a request, never `strict`, because pydantic-ai would then change their schemas.
 
-    What is not sent of a schema still counts: an input is checked against all of it.
+    Parts of a schema that are not sent still apply: the input of a call is checked against the whole schema.
     """
     return ModelRequestParameters(
         function_tools=[
@@ -60,41 +67,56 @@ def parameters_of(tools: Sequence[ToolSpec]) -> ModelRequestParameters:
     )
 
 
-def history_of(messages: Sequence[Message], *, instructions: str = "") -> list[ModelMessage]:
-    """Return a valid history (H1): strings only, blank texts left out, neighbours of one role merged, ids unique."""
+def history_of(
+    messages: Sequence[Message],
+    *,
+    instructions: str = "",
+    vendor: str = "",
+    bound_from: int = 0,
+    keeps_messages_apart: bool = False,
+) -> list[ModelMessage]:
+    """Return a history that every provider accepts (H1): only strings, no blank texts, adjacent messages of a role
+    merged, unique ids.
+
+    A longer history begins with the same messages, so that providers can cache them. An answer of the same vendor is
+    sent back unchanged if its index is `bound_from` or higher. The texts of adjacent user messages are joined,
+    unless the vendor `keeps_messages_apart`.
+    """
     ids = _CallIds()
     history: list[ModelMessage] = []
-    for message in messages:
+    for place, message in enumerate(messages):
         last = history[-1] if history else None
         if message.role == "assistant":
-            said = list(_response_parts(message, ids))
+            response = _kept_response(message, vendor=vendor) if place >= bound_from else None
+            parts = _response_parts(message) if response is None else response.parts
+            response_parts = list(_with_ids(parts, message, ids))
             if isinstance(last, ModelResponse):
-                last.parts = [*last.parts, *said]
-            elif said:
-                history.append(ModelResponse(parts=said))
+                last.parts = [*last.parts, *response_parts]
+            elif response_parts:
+                history.append(replace(response or ModelResponse(parts=[]), parts=response_parts))
         else:
-            asked = list(_request_parts(message, ids))
+            request_parts = list(_request_parts(message, ids))
             if isinstance(last, ModelRequest):
-                last.parts = [*last.parts, *asked]
-            elif asked:
-                history.append(ModelRequest(parts=asked))
+                last.parts = [*last.parts, *request_parts]
+            elif request_parts:
+                history.append(ModelRequest(parts=request_parts))
     for request in history:
         if isinstance(request, ModelRequest):
-            request.parts = _in_order(request.parts)
+            request.parts = _in_order(request.parts, keeps_messages_apart=keeps_messages_apart)
     if instructions and history and isinstance(history[-1], ModelRequest):
-        history[-1].instructions = _clean(instructions)
+        history[-1].instructions = sanitize_text(instructions)
     return history
 
 
 def delta_of(event: ModelResponseStreamEvent) -> ChatDelta | None:
-    """Return what an event adds to the answer; None for most ends and for what a provider does by itself."""
+    """Return the delta for an event; None if it adds nothing to the answer, such as the end of a part."""
     match event:
         case PartDeltaEvent(delta=TextPartDelta(content_delta=text)) if text:
             return TextDelta(text)
         case PartStartEvent(part=TextPart(content=text)) if text:
             return TextDelta(text)
-        case PartStartEvent(part=ThinkingPart(content=text)) if text:
-            return ThinkingDelta(text)
+        case PartStartEvent(index=index, part=ThinkingPart(content=text)) if text or index:
+            return ThinkingDelta(f"\n\n{text}" if index else text)
         case PartDeltaEvent(delta=ThinkingPartDelta(content_delta=text)) if text:
             return ThinkingDelta(text)
         case PartStartEvent(index=index, part=ToolCallPart() as call):
@@ -111,97 +133,154 @@ def delta_of(event: ModelResponseStreamEvent) -> ChatDelta | None:
     return None
 
 
+def kept_of(response: ModelResponse, *, vendor: str) -> dict[str, Any] | None:
+    """Return an answer as JSON, to send it back unchanged; None if our blocks contain all of it, or it is too long."""
+    if not any(map(_has_more_than_blocks, response.parts)):
+        return None
+    smaller = replace(response, usage=RequestUsage(), provider_url=None)
+    [message] = ModelMessagesTypeAdapter.dump_python([smaller], mode="json")
+    is_storable = len(json.dumps(message)) <= _MOST_KEPT and sanitize_json(message) == message
+    return {"version": _VERSION, "vendor": vendor, "response": message} if is_storable else None
+
+
+def _kept_response(message: Message, *, vendor: str) -> ModelResponse | None:
+    """Return an answer unchanged. None if it is from another version or vendor, or no longer matches our blocks."""
+    parts = message.provider_parts or {}
+    if parts.get("version") != _VERSION or parts.get("vendor") != vendor:
+        return None
+    try:
+        [response] = ModelMessagesTypeAdapter.validate_python([parts.get("response")])
+    except ValueError:
+        return None
+    if not isinstance(response, ModelResponse):
+        return None
+    texts = [part.content for part in response.parts if isinstance(part, TextPart)]
+    tool_names = [part.tool_name for part in response.parts if isinstance(part, ToolCallPart)]
+    is_same = "".join(texts).strip() == "".join(block.text for block in message.texts).strip()
+    return response if is_same and tool_names == [use.name for use in message.tool_uses] else None
+
+
+def _has_more_than_blocks(part: ModelResponsePart) -> bool:
+    is_ours = isinstance(part, TextPart | ToolCallPart)
+    return not is_ours or bool(getattr(part, "provider_details", None))
+
+
 class _CallIds:
-    """Ids as providers take them: once in a history, of few characters. The same history gives the same ids again."""
+    """Call ids that every provider accepts: short, and unique in a history. The same history always has the same ids."""
 
     def __init__(self) -> None:
         self._used: set[str] = set()
         self._open: dict[str, tuple[str, str]] = {}
 
     def add(self, call: ToolUseBlock) -> str:
-        wanted = _NOT_IN_NAMES.sub("_", call.id)[:_ID_LENGTH] or "call"
-        unique, number = wanted, 1
+        base = _NOT_IN_NAMES.sub("_", call.id)[:_ID_LENGTH] or "call"
+        unique, number = base, 1
         while unique in self._used:
             number += 1
-            ending = f"_{number}"
-            unique = f"{wanted[: _ID_LENGTH - len(ending)]}{ending}"
+            suffix = f"_{number}"
+            unique = f"{base[: _ID_LENGTH - len(suffix)]}{suffix}"
         self._used.add(unique)
         self._open[call.id] = (unique, _name(call.name))
         return unique
 
     def answer(self, result: ToolResultBlock) -> tuple[str, str] | None:
-        """Return the id and the tool of the call that a result belongs to: the last one of this id."""
+        """Return the id and the tool of the call that a result belongs to, which is the last one with its id."""
         return self._open.pop(result.tool_use_id, None)
 
 
-def _response_parts(message: Message, ids: _CallIds) -> Iterator[ModelResponsePart]:
+def _response_parts(message: Message) -> Iterator[ModelResponsePart]:
     for block in message.content:
         if isinstance(block, TextBlock) and not block.is_blank:
-            yield TextPart(content=_clean(block.text))
+            yield TextPart(content=sanitize_text(block.text))
         elif isinstance(block, ToolUseBlock):
-            yield ToolCallPart(
-                tool_name=_name(block.name),
-                args=_clean_values(dict(block.input)),
-                tool_call_id=ids.add(block),
+            yield ToolCallPart(tool_name=block.name, args=None)
+
+
+def _with_ids(
+    parts: Iterable[ModelResponsePart], message: Message, ids: _CallIds
+) -> Iterator[ModelResponsePart]:
+    """Yield the parts of an answer, each call with the name and the arguments that were run, and with a unique id."""
+    uses = iter(message.tool_uses)
+    for part in parts:
+        if isinstance(part, ToolCallPart):
+            use, call = next(uses), cast(Any, part)
+            yield replace(
+                call,
+                tool_name=_name(use.name),
+                args=sanitize_json(_arguments(use, as_written=call.args)),
+                tool_call_id=ids.add(use),
             )
+        else:
+            yield part
+
+
+def _arguments(use: ToolUseBlock, *, as_written: str | dict[str, Any] | None) -> Any:
+    """Return the arguments in a stable order, because PostgreSQL does not preserve the original one.
+
+    If the model's own order is stored, it is used, because the model's signatures depend on it.
+    """
+    try:
+        arguments = json.loads(as_written) if isinstance(as_written, str) else as_written
+    except ValueError:
+        arguments = None
+    return (
+        arguments
+        if arguments == use.input
+        else json.loads(json.dumps(dict(use.input), sort_keys=True))
+    )
 
 
 def _request_parts(message: Message, ids: _CallIds) -> Iterator[ModelRequestPart]:
-    """Yield the results in order, and what was said."""
+    """Yield the results in order, then the rest of the message as one part: text, unless there are files."""
     for result in message.tool_results:
         if (call := ids.answer(result)) is not None:
             call_id, tool_name = call
-            content = _clean(result.content)
+            content = sanitize_text(result.content)
             yield ToolReturnPart(
                 tool_name=tool_name,
                 content=content if content.strip() else _NO_OUTPUT,
                 tool_call_id=call_id,
                 outcome="failed" if result.is_error else "success",
             )
+    if user_content := list(_user_content(message)):
+        yield UserPromptPart(content=_as_text_if_possible(user_content))
+
+
+def _user_content(message: Message) -> Iterator[UserContent]:
     for block in message.visible:
         if isinstance(block, AttachmentBlock):
             if block.content is not None:
-                file = BinaryContent(data=block.content, media_type=block.media_type)
-                yield UserPromptPart(content=[file])
+                yield BinaryContent(data=block.content, media_type=block.media_type)
         elif not block.is_blank:
-            yield UserPromptPart(content=[_clean(block.text)])
+            yield sanitize_text(block.text)
 
 
-def _in_order(parts: Sequence[ModelRequestPart]) -> list[ModelRequestPart]:
-    """Return the results, which every provider wants next to their calls, then all that was said as one part.
+def _as_text_if_possible(content: Sequence[UserContent]) -> str | Sequence[UserContent]:
+    texts = [item for item in content if isinstance(item, str)]
+    return content if len(texts) < len(content) else "\n\n".join(texts)
 
-    OpenAI's adapter makes a message of each part. Some servers refuse two messages of one role in a row, and some read
-    no list of texts.
+
+def _in_order(
+    parts: Sequence[ModelRequestPart], *, keeps_messages_apart: bool
+) -> list[ModelRequestPart]:
+    """Return the results first, because every provider wants them next to their calls, then the user's content.
+
+    The content is joined to one part, because pydantic-ai makes one message of each for OpenAI. Some servers refuse two
+    messages of one role in a row, and some accept no list of texts.
     """
     results = [part for part in parts if not isinstance(part, UserPromptPart)]
-    said = [item for part in parts if isinstance(part, UserPromptPart) for item in part.content]
-    texts = [item for item in said if isinstance(item, str)]
-    if not said:
-        return [*results]
-    content = said if len(texts) < len(said) else "\n\n".join(texts)
-    return [*results, UserPromptPart(content=content)]
+    prompts = [part for part in parts if isinstance(part, UserPromptPart)]
+    if keeps_messages_apart or len(prompts) < 2:
+        return [*results, *prompts]
+    content: list[UserContent] = []
+    for prompt in prompts:
+        content += [prompt.content] if isinstance(prompt.content, str) else prompt.content
+    return [*results, UserPromptPart(content=_as_text_if_possible(content))]
 
 
 def _name(tool_name: str) -> str:
-    """Return a name that every provider takes: an earlier model may have asked for a tool that never was."""
+    """Return a name that every provider accepts, because an earlier model may have called a tool that does not exist."""
     return _NOT_IN_NAMES.sub("_", tool_name)[:_NAME_LENGTH] or "unnamed"
-
-
-def _clean(text: str) -> str:
-    """Return the text without lone surrogates, which no request can carry."""
-    return text.encode("utf-8", "replace").decode("utf-8")
-
-
-def _clean_values(value: Any) -> Any:
-    match value:
-        case str():
-            return _clean(value)
-        case Mapping():
-            return {_clean(str(name)): _clean_values(part) for name, part in value.items()}
-        case list() | tuple():
-            return [_clean_values(part) for part in value]
-        case _:
-            return value
 
 
 def _json(arguments: str | dict[str, Any] | None) -> str:

@@ -1,4 +1,4 @@
-"""`manage.py prune`: deletes what is older than it has to be kept."""
+"""`manage.py prune`: deletes data that is older than its retention."""
 
 import sys
 import time
@@ -13,7 +13,7 @@ from turns.storage import retention
 from turns.storage.retention import Pruned
 
 REPORT_EVERY = 5.0  # seconds
-INTERRUPTED = 130  # the exit code of a program that Ctrl-C has ended
+INTERRUPTED = 130  # the exit code after Ctrl-C
 
 
 class Command(BaseCommand):
@@ -25,10 +25,9 @@ class Command(BaseCommand):
         " while the site runs, and may be interrupted and run again. Make a backup before the first time."
     )
 
-    requires_system_checks = ()  # one is for a sandbox, which a closed unit has not
+    requires_system_checks = ()  # one check is for a sandbox, which a restricted unit lacks
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Take the age and how far to go."""
         parser.add_argument("--days", type=float, required=True, help="how old it may get")
         parser.add_argument(
             "--conversations",
@@ -46,7 +45,6 @@ class Command(BaseCommand):
     def handle(
         self, *args: Any, days: float, conversations: bool, dry_run: bool, pause: float, **_: Any
     ) -> None:
-        """Delete, and say how much."""
         if days < 1:
             raise CommandError("--days must be at least 1.")
         if pause < 0:
@@ -54,7 +52,7 @@ class Command(BaseCommand):
         self._done, self._next_report = Pruned(), time.monotonic() + REPORT_EVERY
         try:
             while not dry_run and rollups.roll_up():
-                pass  # how long the calls ran outlives them
+                pass  # durations outlive their calls
             pruned = retention.prune(
                 timedelta(days=days),
                 with_conversations=conversations,

@@ -1,4 +1,4 @@
-"""Makes a user and an administrator to try the site with."""
+"""Creates a user and an administrator for trying out the site."""
 
 import os
 from pathlib import Path
@@ -6,39 +6,40 @@ from typing import Any
 
 from django.contrib.auth import get_user_model
 from django.core.management.base import BaseCommand, CommandParser
-from django.db import transaction
 from django.utils.crypto import get_random_string
 from django.utils.translation import gettext as _
+
+from governance.db import atomic
 
 _PASSWORD_LENGTH = 16
 
 
 class Command(BaseCommand):
-    """Creates `demo` and `admin` with random passwords where they are missing; shows a password once, when made."""
+    """Creates missing users `demo` and `admin` with random passwords, and shows each new password once."""
 
     help = "Create the users `demo` and `admin` with random passwords, unless they exist."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Take the file that keeps the passwords."""
+        """Add the argument for the password file."""
         parser.add_argument(
             "--credentials", type=Path, required=True, help="file that keeps the passwords"
         )
 
     def handle(self, *args: Any, credentials: Path, **options: Any) -> None:
-        """Make who is missing, and say where the passwords are."""
-        with transaction.atomic():  # nobody is made whose password cannot be kept
-            made = {
+        """Create the missing users, and report where the passwords are stored."""
+        with atomic():  # fail before a user is created whose password cannot be stored
+            passwords = {
                 name: password
                 for name, is_admin in (("demo", False), ("admin", True))
                 if (password := _create(name, is_admin=is_admin)) is not None
             }
-            if made:
-                _keep({**_kept(credentials), **made}, credentials)
-        for name, password in made.items():
+            if passwords:
+                _keep({**_kept(credentials), **passwords}, credentials)
+        for name, password in passwords.items():
             line = _("Created the user %(name)s with the password %(password)s")
             self.stdout.write(line % {"name": name, "password": password})
         if credentials.exists():
-            self.stdout.write(_("The passwords are kept in %(path)s") % {"path": credentials})
+            self.stdout.write(_("The passwords are stored in %(path)s") % {"path": credentials})
 
 
 def _create(name: str, *, is_admin: bool) -> str | None:
@@ -61,7 +62,7 @@ def _kept(credentials: Path) -> dict[str, str]:
 
 def _keep(passwords: dict[str, str], credentials: Path) -> None:
     credentials.parent.mkdir(parents=True, exist_ok=True)
-    # The mode is given when the file is made: there is no moment at which others can read it.
+    # The mode is set when the file is created, so that others can never read it.
     descriptor = os.open(credentials, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with open(descriptor, "w", encoding="utf-8") as file:
         file.writelines(f"{name} {password}\n" for name, password in passwords.items())

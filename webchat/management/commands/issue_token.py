@@ -1,4 +1,4 @@
-"""Makes an API token for a user, where the admin is out of reach."""
+"""Issues an API token for a user from the command line."""
 
 import os
 from argparse import ArgumentParser
@@ -11,19 +11,20 @@ from webchat import api_tokens
 
 
 class Command(BaseCommand):
-    """Prints the token alone on standard output, so that it can be piped into a file."""
+    """Prints only the token to standard output, so that it can be piped into a file."""
 
-    help = "Makes an API token for a user and prints it, this once: it is not stored and cannot be shown again."
+    help = "Issues an API token for a user and prints it. The token is not stored, so it cannot be shown again."
 
-    requires_system_checks = ()  # one is for a sandbox, which a closed unit has not
+    requires_system_checks = ()  # one check needs a sandbox, which a locked-down systemd unit lacks
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Take the user and what the token is for."""
+        """Add the arguments for the user and the name of the token."""
         parser.add_argument("username")
-        parser.add_argument("name", help="What it is for, so that you know what you revoke.")
+        parser.add_argument(
+            "name", help="What the token is for, so that you know which one to revoke."
+        )
 
     def handle(self, *args: Any, username: str, name: str, **options: Any) -> None:
-        """Make and print the token."""
         user_model = get_user_model()
         user = user_model._default_manager.filter(
             **{user_model.USERNAME_FIELD: username}, is_active=True

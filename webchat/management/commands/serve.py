@@ -16,18 +16,17 @@ from webchat.server import TurnServer
 
 
 class Command(BaseCommand):
-    """Serves with uvicorn; starts the turn supervisor first and drains it on Ctrl-C or SIGTERM."""
+    """Serves with Daphne. It starts the turn supervisor first, and drains it on Ctrl-C or SIGTERM."""
 
-    help = "Serve the site and run its turns in this process (uvicorn)."
+    help = "Serve the site and run its turns in this process (Daphne)."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Take the address from the command line or the environment."""
+        """Add the argument for the address, which defaults to the environment."""
         host, port = os.environ.get("HOST") or "127.0.0.1", os.environ.get("PORT") or "8000"
         parser.add_argument("--host", default=host, help="address (HOST)")
         parser.add_argument("--port", type=int, default=port, help="port (PORT)")
 
     def handle(self, *args: Any, host: str, port: int, **options: Any) -> None:
-        """Serve until a signal comes."""
         application = _application()
         if problem := database_state.problem():
             raise CommandError(problem)
@@ -41,7 +40,7 @@ class Command(BaseCommand):
 
 
 def _application() -> Any:
-    """Return what the project serves; with DEBUG its static files too, as `runserver` does."""
+    """Return the project's ASGI application. With DEBUG it also serves static files, as `runserver` does."""
     try:
         application: Any = get_default_application()
     except ImproperlyConfigured as problem:

@@ -1,9 +1,13 @@
-/** Tries again later: after each failure later than before, and never at the same moment as everybody else. */
+/** Retries with growing, randomised pauses, so that clients do not all retry at the same moment. */
 
 const FIRST_DELAY_MS = 500;
 const LAST_DELAY_MS = 10_000;
 
-/** One attempt is planned at a time. */
+/** The pause after this many failures. @param {number} failures @param {number} firstMs @param {number} chance from 0 to 1 */
+export const pauseAfter = (failures, firstMs, chance) =>
+  Math.min(LAST_DELAY_MS, firstMs * 2 ** failures) * (0.5 + chance / 2);
+
+/** Plans one attempt at a time. */
 export class Backoff {
   #attempt;
   #failures = 0;
@@ -15,21 +19,18 @@ export class Backoff {
     this.#attempt = attempt;
   }
 
-  /** Something failed: try again after a pause, unless that is planned already. */
+  /** Plan a retry after a failure, unless one is already planned. */
   plan() {
     if (this.#timer !== undefined) return;
-    const delay = Math.min(LAST_DELAY_MS, FIRST_DELAY_MS * 2 ** this.#failures);
+    const pause = pauseAfter(this.#failures, FIRST_DELAY_MS, Math.random());
     this.#failures += 1;
-    this.#timer = setTimeout(
-      () => {
-        this.#timer = undefined;
-        this.#attempt();
-      },
-      delay * (0.5 + Math.random() / 2),
-    );
+    this.#timer = setTimeout(() => {
+      this.#timer = undefined;
+      this.#attempt();
+    }, pause);
   }
 
-  /** Something succeeded: the next failure is the first again. What is planned stays. */
+  /** Reset the pause after a success. A planned retry stays planned. */
   reset() {
     this.#failures = 0;
   }

@@ -1,8 +1,9 @@
 /**
- * The WebSocket to one conversation: says hello, watches the server's heartbeat, and comes back after every loss
- * without ever giving up. What the frames mean is not its business.
+ * The WebSocket of one conversation: sends `hello`, watches the server's heartbeat, and reconnects after every loss
+ * without ever giving up. It does not interpret the frames.
  */
 
+import { pauseAfter } from "./backoff.js";
 import { CLOSE_CODES, PROTOCOL_VERSION } from "./wire.js";
 
 /** @typedef {import("../state/types.js").ConnectionStatus} ConnectionStatus */
@@ -28,21 +29,24 @@ export const SILENCE_MS = HEARTBEAT_MS * 1.5;
 export const PROBE_MS = 4_000;
 export const CONNECT_MS = 10_000;
 const FIRST_DELAY_MS = 250;
-const LAST_DELAY_MS = 10_000;
-/** From this attempt on the pause no longer grows. */
+/** The pause stops growing at this attempt. */
 const LAST_ATTEMPT = 6;
 const OPEN = 1;
 const NORMAL_CLOSURE = 1000;
+const UTF8 = new TextEncoder();
 
-/** Close codes after which it makes no sense to come back. @type {Readonly<Record<number, ConnectionStatus>>} */
+/** Close codes after which reconnecting is useless. @type {Readonly<Record<number, ConnectionStatus>>} */
 const FINAL = {
   [CLOSE_CODES.BAD_FIRST_FRAME]: "outdated",
   [CLOSE_CODES.SIGNED_OUT]: "signed_out",
   [CLOSE_CODES.NO_SUCH_CONVERSATION]: "not_found",
-  4403: "not_found",
 };
 /** @type {Readonly<Record<number, ConnectionStatus>>} */
-const RETRIED = { [CLOSE_CODES.RESTARTING]: "restarting", [CLOSE_CODES.TOO_MANY]: "busy" };
+const RETRIED = {
+  [CLOSE_CODES.RESTARTING]: "restarting",
+  [CLOSE_CODES.RESTARTING_TOO]: "restarting",
+  [CLOSE_CODES.TOO_MANY]: "busy",
+};
 
 /** @type {Environment} */
 const BROWSER = {
@@ -53,7 +57,7 @@ const BROWSER = {
   isOnline: () => navigator.onLine,
 };
 
-/** One conversation's line to the server. */
+/** One conversation's connection to the server. */
 export class Connection {
   #wiring;
   #url = "";
@@ -65,6 +69,10 @@ export class Connection {
   #isWelcome = false;
   #wholeNext = false;
   #target = 0;
+  #received = 0;
+  #acknowledged = 0;
+  /** The server expects an ack after this number of bytes. */
+  #ackBytes = Number.POSITIVE_INFINITY;
   /** @type {ConnectionStatus|null} */
   #status = null;
   /** @type {any} */
@@ -78,7 +86,7 @@ export class Connection {
     this.#environment = wiring.environment ?? BROWSER;
   }
 
-  /** Whether a frame would reach the server as far as is known. */
+  /** Whether the connection seems to work. */
   get isReady() {
     return this.#isWelcome && this.#socket?.readyState === OPEN;
   }
@@ -90,14 +98,14 @@ export class Connection {
     this.#connect();
   }
 
-  /** @param {import("./wire.js").ClientFrame} frame @returns {boolean} whether it was handed to the socket */
+  /** @param {import("./wire.js").ClientFrame} frame @returns {boolean} whether the socket took it */
   send(frame) {
     if (!this.isReady) return false;
     this.#socket?.send(JSON.stringify(frame));
     return true;
   }
 
-  /** Ask the server for what is missing: what came after the last event seen, or everything. @param {{whole: boolean}} what */
+  /** Request the events after the last one seen, or a whole snapshot. @param {{whole: boolean}} what */
   catchUp({ whole }) {
     if (this.#isFinal) return;
     this.#wholeNext ||= whole;
@@ -105,36 +113,36 @@ export class Connection {
     this.#connect();
   }
 
-  /** Try now, whatever the pause between attempts has grown to. */
+  /** Try immediately, regardless of the current pause. */
   reconnect() {
     if (this.#isFinal || !this.#url) return;
     this.#attempt = 0;
     this.#connect();
   }
 
-  /** The browser is back (online, visible, shown again): find out at once whether the line still stands. */
+  /** Check the connection immediately, because the browser is back (online, visible or shown again). */
   revive() {
     if (!this.#url) return;
-    if (this.#status === "signed_out") this.#isFinal = false; // somebody may have signed in again in another tab
+    if (this.#status === "signed_out") this.#isFinal = false; // the user may have signed in again in another tab
     if (this.#isFinal) return;
     this.#attempt = 0;
     if (this.#socket?.readyState === OPEN && this.#isWelcome) this.#probe();
     else if (this.#retry !== null || this.#socket === null) this.#connect();
   }
 
-  /** The browser says it has no network; a server on this machine may still answer, so ask before giving up. */
+  /** Check the connection when the browser reports no network, because a server on this machine may still be reachable. */
   suspect() {
     if (this.#isFinal || !this.#url) return;
     this.#report("offline");
     if (this.isReady) this.#probe();
   }
 
-  /** Leave for good, and say why. @param {ConnectionStatus} status */
+  /** Disconnect permanently with a status. @param {ConnectionStatus} status */
   leave(status) {
     this.#end(status);
   }
 
-  /** Leave for good. */
+  /** Disconnect permanently. */
   close() {
     this.#isFinal = true;
     this.#drop(NORMAL_CLOSURE);
@@ -144,6 +152,7 @@ export class Connection {
     this.#drop();
     const socket = this.#environment.open(this.#url);
     this.#socket = socket;
+    this.#received = this.#acknowledged = 0;
     const isCurrent = () => this.#socket === socket;
     socket.onopen = () => {
       if (isCurrent()) this.#sayHello(socket);
@@ -160,13 +169,14 @@ export class Connection {
   /** @param {WebSocket} socket */
   #sayHello(socket) {
     const after = this.#wholeNext ? null : this.#wiring.lastSeq();
-    const hello = { type: "hello", protocol: PROTOCOL_VERSION, html: true };
+    const hello = { type: "hello", protocol: PROTOCOL_VERSION, html: true, acks: true };
     socket.send(JSON.stringify(after === null ? hello : { ...hello, after }));
   }
 
   /** @param {string} text */
   #receive(text) {
     const frame = /** @type {Frame} */ (JSON.parse(text));
+    this.#received += UTF8.encode(text).length;
     this.#watch(SILENCE_MS, () => this.#doubt());
     if (frame.type === "welcome") {
       if (frame.protocol !== PROTOCOL_VERSION) {
@@ -177,9 +187,19 @@ export class Connection {
       this.#wholeNext = false;
       this.#attempt = 0;
       this.#target = Number(frame.last_seq ?? 0);
+      this.#ackBytes = Number(frame.ack_bytes ?? Number.POSITIVE_INFINITY);
     }
     this.#wiring.onFrame(frame);
+    this.#acknowledge();
     if (this.#isWelcome) this.#report(this.#isCaughtUp() ? "online" : "resuming");
+  }
+
+  /** Acknowledge the received bytes, so that the server does not send faster than the page reads. */
+  #acknowledge() {
+    if (this.#received - this.#acknowledged < this.#ackBytes) return;
+    if (this.send({ type: "ack", seq: this.#wiring.lastSeq() ?? 0, received: this.#received })) {
+      this.#acknowledged = this.#received;
+    }
   }
 
   #isCaughtUp() {
@@ -210,7 +230,7 @@ export class Connection {
     this.#watchdog = this.#environment.after(onSilence, ms);
   }
 
-  /** @param {number} code 0 where the line only went silent */
+  /** @param {number} code the close code; 0 = the connection only went silent */
   #lose(code) {
     this.#drop();
     const final = FINAL[code];
@@ -220,12 +240,12 @@ export class Connection {
     }
     this.#report(RETRIED[code] ?? this.#lostStatus());
     if (code === CLOSE_CODES.TOO_MANY) this.#attempt = Math.max(this.#attempt, LAST_ATTEMPT);
-    const delay = Math.min(LAST_DELAY_MS, FIRST_DELAY_MS * 2 ** this.#attempt);
+    const pause = pauseAfter(this.#attempt, FIRST_DELAY_MS, this.#environment.random());
     this.#attempt = Math.min(this.#attempt + 1, LAST_ATTEMPT);
-    this.#retry = this.#environment.after(() => this.#connect(), delay * (0.5 + this.#environment.random() / 2));
+    this.#retry = this.#environment.after(() => this.#connect(), pause);
   }
 
-  /** A server that said it restarts is not there for a while. @returns {ConnectionStatus} */
+  /** Wait before reconnecting to a restarting server. @returns {ConnectionStatus} */
   #lostStatus() {
     if (!this.#environment.isOnline()) return "offline";
     return this.#status === "restarting" ? "restarting" : "reconnecting";
@@ -238,7 +258,7 @@ export class Connection {
     this.#report(status);
   }
 
-  /** A new socket follows, unless the code says otherwise: nobody leaves. */
+  /** Close the socket. The code tells the server whether the page reconnects. */
   #drop(code = Number(CLOSE_CODES.COMING_BACK)) {
     for (const timer of [this.#watchdog, this.#retry]) this.#environment.forget(timer);
     this.#watchdog = this.#retry = null;

@@ -1,18 +1,19 @@
-/** One tool call as the page knows it: made from the wire's fields, and brought to its one end. */
+/** The page's state of one tool call with its question, form and sub-agent: made from wire fields, updated, ended once. */
 
-import { approvalFromWire } from "./approval.js";
 import { visible, visibleTitle } from "./hidden_characters.js";
 import { isCallOver } from "./status.js";
-import { subAgentFrom } from "./sub_agents.js";
 
 /** @typedef {import("./types.js").Call} Call */
 /** @typedef {import("./types.js").EndedBy} EndedBy */
 /** @typedef {import("./types.js").Clock} Clock */
+/** @typedef {import("./types.js").Approval} Approval */
+/** @typedef {import("./types.js").CallForm} CallForm */
+/** @typedef {import("./types.js").SubAgent} SubAgent */
 
 /**
- * What the frames say of a call: a snapshot's call says all of it, an event some of it.
+ * The fields of a call in frames. A snapshot has all of them, an event only some.
  * @typedef {Partial<Omit<import("../net/wire.js").Call, "status"|"sub_agent">>
- *   & {tool_id: string, status?: string, sub_agent?: import("./sub_agents.js").WireSubAgent|null}} WireCall
+ *   & {tool_id: string, status?: string, sub_agent?: WireSubAgent|null}} WireCall
  */
 
 /**
@@ -27,7 +28,7 @@ export function callFromWire(wire, clock) {
     name: visible(wire.tool_name ?? ""),
     title: visibleTitle(wire.tool_title ?? ""),
     server: visible(wire.tool_server ?? ""),
-    input: wire.input ?? {},
+    arguments: argumentsFrom(wire.arguments),
     status,
     elapsedMs: wire.elapsed_ms ?? 0,
     elapsedAt: clock.now,
@@ -50,20 +51,30 @@ export function callFromWire(wire, clock) {
     endedBy: endedByFrom(wire.ended_by),
     stoppingAt: status === "cancelling" ? clock.now : null,
     expectedMs: wire.expected_ms ?? null,
+    effects: wire.effects ?? "",
     late: wire.late ? lateFrom(wire.late) : null,
     allowedEarlierBy: wire.allowed_earlier_by ?? "",
     limitChanges: (wire.limit_changes ?? []).map(limitChangeFrom),
     subAgent: subAgentFrom(wire.sub_agent),
     approval: approvalFromWire(wire.approval, 0, clock),
+    form: formFromWire(wire.form, 0, clock),
     isDeciding: false,
   };
 }
 
-/** How many characters a text has, as the server counts them; a JS string's length counts some of them twice. @param {string} text */
+/**
+ * The arguments of a call as the server formatted them, because JavaScript numbers would round some. Hidden characters are
+ * escaped.
+ * @param {import("../net/wire.js").Call["arguments"]} [wires]
+ */
+const argumentsFrom = (wires = []) =>
+  wires.map(({ name, value, is_text: isText }) => ({ name: visible(name), value: visible(value), isText }));
+
+/** The length of a text in code points, as the server counts. A JS string's length counts some of them twice. @param {string} text */
 export const lengthOf = (text) => Array.from(text).length;
 
 /**
- * What a call waits for before it starts; `isAlone`: it is one that runs alone.
+ * The reason why a call has not started yet; `isAlone`: the call itself must run alone.
  * @param {import("../net/wire.js").WaitsFor} wire
  * @param {string|undefined} concurrency
  */
@@ -73,14 +84,14 @@ export const waitsForFrom = (wire, concurrency) => ({
   isAlone: concurrency === "exclusive",
 });
 
-/** A limit that was moved. @param {import("../net/wire.js").LimitChange} wire */
+/** A change of a limit. @param {import("../net/wire.js").LimitChange} wire */
 const limitChangeFrom = ({ timeout_ms: timeoutMs, is_idle: isIdle, changed_by: by }) => ({ timeoutMs, isIdle, by });
 
-/** How an abandoned call ended. @param {Readonly<{kind: string, after_ms: number|null}>} wire */
+/** The late end of an abandoned call. @param {Readonly<{kind: string, after_ms: number|null}>} wire */
 export const lateFrom = (wire) => ({ kind: wire.kind, afterMs: wire.after_ms ?? null });
 
 /**
- * @param {Readonly<Omit<import("../net/wire.js").ToolApprovalEvent, "type"|"seq"|"at"|"position"> & {sub_agent?: import("./sub_agents.js").WireSubAgent}>} frame
+ * @param {Readonly<Omit<import("../net/wire.js").ToolApprovalEvent, "type"|"seq"|"at"|"position"> & {sub_agent?: WireSubAgent}>} frame
  * @param {number} ageMs
  * @param {Clock} clock
  * @returns {Call}
@@ -95,7 +106,7 @@ export function callFromStart(frame, ageMs, clock) {
   return callFromWire({ ...frame, status: "running", elapsed_ms: ageMs }, clock);
 }
 
-/** Other limits, in force at once. @param {Call} call @param {import("../net/wire.js").ToolDeadlineEvent} frame @returns {Call} */
+/** Apply changed limits. @param {Call} call @param {import("../net/wire.js").ToolDeadlineEvent} frame @returns {Call} */
 export function moveLimits(call, frame) {
   const { timeout_ms: timeoutMs, idle_timeout_ms: idleTimeoutMs } = frame;
   const isIdle = (timeoutMs || null) === (call.timeoutMs || null) && idleTimeoutMs !== call.idleTimeoutMs;
@@ -111,7 +122,7 @@ export function moveLimits(call, frame) {
   };
 }
 
-/** The one result of a call; a second one changes nothing. @param {Call} call @param {import("../net/wire.js").ToolResultEvent} frame @returns {Call} */
+/** Set the result of a call. A second result is ignored. @param {Call} call @param {import("../net/wire.js").ToolResultEvent} frame @returns {Call} */
 export function settleCall(call, frame) {
   if (isCallOver(call.status) && call.status !== "closed") return call;
   return {
@@ -125,9 +136,77 @@ export function settleCall(call, frame) {
     durationMs: frame.duration_ms,
     limitReached: frame.limit_reached ?? call.limitReached,
     endedBy: endedByFrom(frame.ended_by),
+    effects: frame.effects ?? "",
     stoppingAt: null,
   };
 }
 
 /** @param {Readonly<{reason: string, source: string, by?: string|null}>|null|undefined} wire @returns {EndedBy|null} */
 export const endedByFrom = (wire) => (wire ? { reason: wire.reason, source: wire.source, by: wire.by ?? "" } : null);
+
+/**
+ * @typedef {Pick<import("../net/wire.js").Question, "can_remember"|"host"|"description"|"expires_in_ms">
+ *   & Partial<import("../net/wire.js").Question>} WireQuestion A question, with its decision if there is one.
+ */
+
+/**
+ * @param {Readonly<WireQuestion>|null|undefined} wire
+ * @param {number} ageMs how long ago the server wrote it
+ * @param {Clock} clock
+ * @returns {Approval|null}
+ */
+function approvalFromWire(wire, ageMs, clock) {
+  if (!wire) return null;
+  const remaining = wire.expires_in_ms ?? null;
+  return {
+    requestedAt: wire.requested_at ?? "",
+    canRemember: wire.can_remember,
+    host: visible(wire.host),
+    description: visible(wire.description),
+    question: visible(wire.question ?? ""),
+    expiresAt: remaining === null ? null : clock.now + remaining - ageMs,
+    decision: wire.decision ?? "",
+    by: wire.by ?? "",
+    reason: wire.reason ?? "",
+    remember: wire.remember ?? false,
+  };
+}
+
+/** @param {Call} call @param {import("../net/wire.js").ToolDecisionEvent} frame @returns {Call} */
+export function withDecision(call, frame) {
+  const { decision, by, reason, remember } = frame;
+  const unknown = { requestedAt: "", canRemember: false, host: "", description: "", question: "", expiresAt: null };
+  const approval = { ...(call.approval ?? unknown), decision, by, reason, remember };
+  const goesOn = call.status === "awaiting_approval" && decision === "approved";
+  return { ...call, approval, isDeciding: false, status: goesOn ? "pending" : call.status };
+}
+
+/** Whether the call is waiting for a decision. @param {Call} call */
+export const isAsked = (call) =>
+  call.status === "awaiting_approval" && !call.approval?.decision && call.stoppingAt === null;
+
+/** @param {import("../net/wire.js").CallForm|null|undefined} wire @param {number} ageMs how long ago the server wrote it @param {Clock} clock @returns {CallForm|null} */
+export function formFromWire(wire, ageMs, clock) {
+  if (!wire) return null;
+  const left = wire.expires_in_ms;
+  return {
+    questionId: wire.question_id,
+    server: visible(wire.tool_server),
+    message: visible(wire.form.message),
+    fields: wire.form.fields.map(({ title, description, options, ...field }) => ({
+      ...field,
+      title: visible(title),
+      description: visible(description),
+      options: options.map(({ value, title: shown }) => ({ value, title: visible(shown) })),
+    })),
+    expiresAt: left === null ? null : clock.now + left - ageMs,
+  };
+}
+
+/** @typedef {Readonly<{agent: string, conversation_id?: string, child_conversation_id?: string}>} WireSubAgent */
+
+/** The sub-agent of a call, from a snapshot's `sub_agent` or an event of that name. @param {WireSubAgent|null|undefined} wire @returns {SubAgent|null} */
+export function subAgentFrom(wire) {
+  const conversationId = wire?.child_conversation_id ?? wire?.conversation_id;
+  return wire && conversationId ? { agent: visible(wire.agent), conversationId } : null;
+}

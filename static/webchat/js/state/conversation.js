@@ -1,14 +1,14 @@
-/** One open conversation: holds its state, feeds the reducer, and carries what the person asks for to the server. */
+/** One open conversation: holds its state, feeds the reducer, and sends the person's requests to the server. */
 
+import { fetchEarlier } from "../net/api.js";
 import { Backoff } from "../net/backoff.js";
 import { Connection } from "../net/connection.js";
-import { fetchEarlier } from "../net/fetch_earlier.js";
-import { disagreement, GRACE_MS } from "./heartbeat.js";
+import { isServersFault } from "./operations.js";
 import { activeTurn, INITIAL_STATE, isBusy, reduce } from "./reducer.js";
-import { isStopUnderWay } from "./status.js";
+import { isStopUnderWay, isTurnOver } from "./status.js";
 import { attachmentsOf } from "./turns.js";
 
-/** @typedef {import("./outbox.js").Outbox} Outbox */
+/** @typedef {import("./storage.js").Outbox} Outbox */
 /** @typedef {import("./types.js").Attachment} Attachment */
 /** @typedef {import("./types.js").Frame} Frame */
 /** @typedef {import("./types.js").LocalEvent} LocalEvent */
@@ -16,22 +16,24 @@ import { attachmentsOf } from "./turns.js";
 /** @typedef {import("./types.js").State} State */
 /** @typedef {import("./types.js").Turn} Turn */
 
-/** The protocol's limit for one frame is 64 KiB; the rest of the frame needs some of it. */
+/** The protocol limits a frame to 64 KiB, including its other fields. */
 const MAX_TEXT_BYTES = 60_000;
+/** A heartbeat may overtake the last events, so only a difference that lasts this long is a loss. */
+export const GRACE_MS = 1_500;
 
-/** The page's model: `onChange` is told of every new state. */
+/** The page's model. Calls `onChange` with every new state. */
 export class Conversation {
   /** @type {State} */
   #state = INITIAL_STATE;
   #onChange;
   #onRefused;
   #connection;
-  /** Where a gap was last seen: if asking from there did not help, only a whole snapshot does. @type {number|null} */
+  /** The position of the last gap. If a resume from there did not help, request a whole snapshot. @type {number|null} */
   #gapAt = null;
   #outbox;
-  /** The texts that are wanted back, by the operation that takes them out of the queue. @type {Map<string, {text: string, attachments: ReadonlyArray<Attachment>}>} */
+  /** The texts to restore, by the operation that withdraws them from the queue. @type {Map<string, {text: string, attachments: ReadonlyArray<Attachment>}>} */
   #withdrawn = new Map();
-  /** When what a failing server has not answered goes out again. */
+  /** Plans when unanswered requests are sent again after server errors. */
   #again = new Backoff(() => this.#sendAgain());
 
   /** @param {(before: State, after: State) => void} onChange @param {(text: string, attachments: ReadonlyArray<Attachment>) => void} onRefused @param {Outbox} outbox */
@@ -54,22 +56,22 @@ export class Conversation {
     return this.#connection;
   }
 
-  /** Open the line to the server. @param {string} url */
+  /** Open the connection to the server. @param {string} url */
   connect(url) {
     this.#connection.start(url);
   }
 
-  /** There is no conversation on the server yet, and nothing to wait for. */
+  /** Start empty, because the conversation does not exist on the server yet. */
   begin() {
     this.#apply({ type: "local_new" });
   }
 
-  /** The line cannot be opened yet. @param {"reconnecting"|"signed_out"} status */
+  /** Show why the connection cannot be opened yet. @param {"reconnecting"|"signed_out"} status */
   wait(status) {
     this.#apply({ type: "local_connection", status });
   }
 
-  /** The server wants no such conversation: what was written for it goes back. @param {string} problem */
+  /** Return unsent messages, because the server refused the new conversation. @param {string} problem */
   refuse(problem) {
     const { pendingMessages } = this.#state;
     this.begin();
@@ -77,22 +79,22 @@ export class Conversation {
     for (const { text, attachments = [] } of pendingMessages) this.#onRefused(text, attachments);
   }
 
-  /** Take over what was promised before the page was loaded anew. */
+  /** Load the unsent messages from before the reload. */
   restore() {
-    for (const kept of this.#outbox.read()) this.#apply({ type: "local_message", ...kept });
+    for (const message of this.#outbox.read()) this.#apply({ type: "local_message", ...message });
   }
 
-  /** Whether something was promised that the server does not have yet. */
+  /** Whether there are unsent messages. */
   get hasUnsent() {
     return this.#state.pendingMessages.some(({ turnId }) => turnId === null);
   }
 
-  /** Whether this text is on its way: the server has not made a turn of it yet. @param {string} text */
+  /** Whether a message with this text is on its way and has no turn yet. @param {string} text */
   isPending(text) {
     return this.#state.pendingMessages.some((message) => message.text === text);
   }
 
-  /** @param {string} text @param {"typed"|"voice"} [source] @param {string} [replaces] the turn whose message it is a new form of @param {ReadonlyArray<Attachment>} [attachments] @returns {boolean} whether the text was taken */
+  /** @param {string} text @param {"typed"|"voice"} [source] @param {string} [replaces] the turn whose message it replaces @param {ReadonlyArray<Attachment>} [attachments] @returns {boolean} whether the text was accepted */
   send(text, source = "typed", replaces, attachments = []) {
     if (replaces && isBusy(this.#state)) {
       this.#apply({ type: "local_notice", level: "info", key: "edit_busy" });
@@ -110,29 +112,29 @@ export class Conversation {
     return true;
   }
 
-  /** Cancel the turn that is at work (C2), without one what works in the background. Asking twice is one request, until the first has had its time. @param {"now"|"after_step"} [mode] */
+  /** Cancel the running turn (C2), or the background work if there is none. A repeated cancel reuses the request for some time. @param {"now"|"after_step"} [mode] */
   cancelTurn(mode = "now") {
     const turn = activeTurn(this.#state);
-    const meant = turn ? [{ ...turn, turnId: turn.id }] : mode === "now" ? this.#state.background : [];
-    for (const each of meant) this.#stop(each, mode);
+    const targets = turn ? [{ ...turn, turnId: turn.id }] : mode === "now" ? this.#state.background : [];
+    for (const each of targets) this.#stop(each, mode);
   }
 
-  /** Cancel the turn of a sub-agent that works in the background. @param {string} turnId */
+  /** Cancel the turn of a sub-agent in the background. @param {string} turnId */
   stopWork(turnId) {
-    const work = this.#state.background.find((known) => known.turnId === turnId);
+    const work = this.#state.background.find((item) => item.turnId === turnId);
     if (work) this.#stop(work, "now");
   }
 
-  /** @param {{turnId: string, stoppingAt: number|null}} meant @param {"now"|"after_step"} mode */
-  #stop(meant, mode) {
+  /** @param {{turnId: string, stoppingAt: number|null}} target @param {"now"|"after_step"} mode */
+  #stop(target, mode) {
     const { frozenAt } = this.#state.connection;
-    if (isStopUnderWay(meant, { now: performance.now(), frozenAt })) return;
-    this.#cancel({ kind: "cancel_turn", turnId: meant.turnId, mode });
+    if (isStopUnderWay(target, { now: performance.now(), frozenAt })) return;
+    this.#cancel({ kind: "cancel_turn", turnId: target.turnId, mode });
   }
 
-  /** Take a message out of the queue, unless its turn has begun; `text` is given back once it is out. @param {string} turnId @param {string|null} [text] */
+  /** Withdraw a message from the queue, unless its turn has begun. `text` is returned to the composer afterwards. @param {string} turnId @param {string|null} [text] */
   withdraw(turnId, text = null) {
-    if (this.#asked({ kind: "cancel_turn", turnId, mode: "queued" })) return;
+    if (this.#pendingOperation({ kind: "cancel_turn", turnId, mode: "queued" })) return;
     const opId = this.#ask({ kind: "cancel_turn", turnId, mode: "queued" });
     const turn = this.#state.turns.find(({ id }) => id === turnId);
     if (text !== null) this.#withdrawn.set(opId, { text, attachments: attachmentsOf(turn) });
@@ -148,12 +150,12 @@ export class Conversation {
     this.#ask({ kind: "set_deadline", turnId, toolId, extendMs });
   }
 
-  /** Let the agent go on after a turn that was interrupted; asking twice is one request. @param {string} turnId */
+  /** Continue after an interrupted turn. A repeated click sends no second request. @param {string} turnId */
   continueTurn(turnId) {
     this.#askOnce({ kind: "continue_turn", turnId });
   }
 
-  /** Let a parked conversation go on. */
+  /** Resume a parked conversation. */
   resume() {
     this.#askOnce({ kind: "resume_conversation", turnId: "" });
   }
@@ -163,7 +165,12 @@ export class Conversation {
     this.#ask({ kind: "decide_tool", turnId, toolId, ...decided });
   }
 
-  /** Ask for the messages before the first one. @param {string} url @returns {Promise<number>} how many came */
+  /** @param {string} turnId @param {string} toolId @param {import("./types.js").FormAnswer} answer */
+  answer(turnId, toolId, answer) {
+    this.#ask({ kind: "answer_tool", turnId, toolId, answer });
+  }
+
+  /** Request the messages before the first one. @param {string} url @returns {Promise<number>} the number of messages */
   async showEarlier(url) {
     const { earliest: before, hasEarlier, isLoadingEarlier } = this.#state;
     if (before === null || !hasEarlier || isLoadingEarlier) return 0;
@@ -182,48 +189,49 @@ export class Conversation {
     this.#apply({ type: "local_notice_closed" });
   }
 
-  /** @param {{kind: Operation["kind"], turnId: string}} wanted */
-  #askOnce(wanted) {
-    if (!this.#asked(wanted)) this.#ask(wanted);
+  /** @param {{kind: Operation["kind"], turnId: string}} operation */
+  #askOnce(operation) {
+    if (!this.#pendingOperation(operation)) this.#ask(operation);
   }
 
-  /** What has no answer yet is asked again under its id, at once. @param {{kind: Operation["kind"], turnId: string, toolId?: string, mode?: Operation["mode"]}} wanted */
-  #cancel(wanted) {
-    const asked = this.#asked(wanted);
-    if (asked) this.#connection.send(operationFrame(asked));
-    else this.#ask(wanted);
+  /** Send an unanswered request again immediately, under the same id. @param {{kind: Operation["kind"], turnId: string, toolId?: string, mode?: Operation["mode"]}} operation */
+  #cancel(operation) {
+    const pending = this.#pendingOperation(operation);
+    if (pending) this.#connection.send(operationFrame(pending));
+    else this.#ask(operation);
   }
 
   /** @param {{kind: Operation["kind"], turnId: string, toolId?: string, mode?: Operation["mode"]}} wanted */
-  #asked({ kind, turnId, toolId = "", mode }) {
+  #pendingOperation({ kind, turnId, toolId = "", mode }) {
     return this.#state.operations.find(
-      (known) => known.kind === kind && known.turnId === turnId && known.toolId === toolId && known.mode === mode,
+      (request) =>
+        request.kind === kind && request.turnId === turnId && request.toolId === toolId && request.mode === mode,
     );
   }
 
-  /** @param {Partial<Operation> & {kind: Operation["kind"], turnId: string}} wanted @returns {string} the id of the operation */
-  #ask(wanted) {
-    const operation = { toolId: "", extendMs: 0, ...wanted, opId: newId() };
+  /** @param {Partial<Operation> & {kind: Operation["kind"], turnId: string}} fields @returns {string} the id of the operation */
+  #ask(fields) {
+    const operation = { toolId: "", extendMs: 0, ...fields, opId: newId() };
     this.#apply({ type: "local_operation", operation });
     this.#connection.send(operationFrame(operation));
     return operation.opId;
   }
 
-  /** A message that is out of the queue goes back to whoever wants to edit it. @param {import("../net/wire.js").OpResultFrame} frame */
+  /** Return a withdrawn message to the composer for editing. @param {import("../net/wire.js").OpResultFrame} frame */
   #giveBackWithdrawn({ op_id: opId, outcome }) {
-    const wanted = this.#withdrawn.get(opId);
+    const message = this.#withdrawn.get(opId);
     this.#withdrawn.delete(opId);
-    if (wanted && outcome === "accepted") this.#onRefused(wanted.text, wanted.attachments);
+    if (message && outcome === "accepted") this.#onRefused(message.text, message.attachments);
   }
 
   /** @param {Frame} frame */
   #receive(frame) {
     const before = this.#state;
     this.#apply(frame);
-    if (frame.type === "welcome" && this.#isSomebodyElse(frame.user)) this.#connection.leave("other_user");
+    if (frame.type === "welcome" && this.#isOtherUser(frame.user)) this.#connection.leave("other_user");
     else if (frame.type === "welcome") this.#sendAgain();
     if (frame.type === "error") this.#giveBack(before, frame);
-    if (frame.type === "error" && frame.code === "server_error") this.#again.plan();
+    if (frame.type === "error" && isServersFault(frame.code)) this.#again.plan();
     if (frame.type === "op_result" || frame.type === "message_result") this.#again.reset();
     if (frame.type === "op_result") this.#giveBackWithdrawn(frame);
     if (frame.type === "heartbeat") this.#compare(frame);
@@ -234,7 +242,7 @@ export class Conversation {
     }
   }
 
-  /** What has no answer yet goes out again; the server knows a repeated id (same turn, same answer). */
+  /** Send all unanswered requests again. The server recognises repeated ids (same turn, same answer). */
   #sendAgain() {
     for (const message of unsent(this.#state)) this.#connection.send(messageFrame(message));
     for (const operation of this.#state.operations) this.#connection.send(operationFrame(operation));
@@ -247,7 +255,7 @@ export class Conversation {
     this.#connection.send({ type: "resync", turn_id: turn.id });
   }
 
-  /** A refused message goes back to whoever wrote it. @param {State} before @param {import("../net/wire.js").ProblemFrame} frame */
+  /** Return a refused message to its author. @param {State} before @param {import("../net/wire.js").ProblemFrame} frame */
   #giveBack(before, frame) {
     const isRefused = (/** @type {State} */ { pendingMessages }) =>
       pendingMessages.every(({ clientId }) => clientId !== frame.client_id);
@@ -280,23 +288,23 @@ export class Conversation {
     this.#onChange(before, this.#state);
   }
 
-  /** Nothing of one user is ever sent under another. @param {string} user */
-  #isSomebodyElse(user) {
+  /** Never send one user's messages as another user. @param {string} user */
+  #isOtherUser(user) {
     return this.#outbox.user !== "" && this.#outbox.user !== user;
   }
 }
 
-/** An id that nobody else makes. `crypto.randomUUID` would do, but a plain http:// address of a local network has none. */
+/** Create a unique id. `crypto.randomUUID` does not exist on plain http:// addresses of a local network. */
 export function newId() {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** What the server has not confirmed. @param {State} state */
+/** The messages that the server has not confirmed. @param {State} state */
 const unsent = ({ pendingMessages }) =>
   pendingMessages.flatMap(({ turnId, ...message }) => (turnId === null ? message : []));
 
-/** @param {import("./outbox.js").Kept} message @returns {import("../net/wire.js").MessageFrame} */
+/** @param {import("./storage.js").Kept} message @returns {import("../net/wire.js").MessageFrame} */
 const messageFrame = ({ clientId, text, source, replaces, attachments }) => ({
   type: "message",
   client_id: clientId,
@@ -317,6 +325,7 @@ function operationFrame({
   decision = "deny",
   remember,
   reason = "",
+  answer,
 }) {
   const turn = { op_id: opId, turn_id: turnId };
   const call = { ...turn, tool_id: toolId };
@@ -331,7 +340,31 @@ function operationFrame({
       return { type: kind, ...call };
     case "set_deadline":
       return { type: kind, ...call, extend_ms: extendMs };
+    case "answer_tool":
+      return {
+        type: kind,
+        ...call,
+        action: answer?.action ?? "cancel",
+        content: answer?.content ?? {},
+        question_id: answer?.questionId ?? "",
+      };
     case "decide_tool":
       return { type: kind, ...call, decision, remember: remember ? "conversation" : null, reason };
   }
+}
+
+/**
+ * Compare the server's heartbeat with the page's state. "behind": events are missing. "different": another set of turns is
+ * active, so only a whole snapshot helps.
+ * @param {import("./types.js").State} state
+ * @param {import("../net/wire.js").HeartbeatFrame} heartbeat
+ * @returns {"behind"|"different"|null}
+ */
+export function disagreement(state, heartbeat) {
+  if (state.lastSeq === null) return null;
+  if (Number(heartbeat.last_seq ?? 0) > state.lastSeq) return "behind";
+  if (Number(heartbeat.last_seq ?? 0) < state.lastSeq || !Array.isArray(heartbeat.active)) return null;
+  const active = new Set(heartbeat.active.map(String));
+  const lost = state.turns.some((turn) => !isTurnOver(turn.status) && turn.status !== "queued" && !active.has(turn.id));
+  return lost ? "different" : null;
 }

@@ -1,8 +1,8 @@
-/** Text in which nothing hides and nothing poses as something else: what a person reads before it is allowed (D2). */
+/** Escapes hidden and deceptive characters in texts that people read before they approve a call (D2). */
 
-/** What shows nothing, looks like a space, reorders its neighbours, or is drawn as each font likes. Marks of emoji, too. */
+/** Characters that are invisible, look like a space, reorder their neighbours or depend on the font, and emoji modifiers. */
 const HIDDEN = /(?![\n\t ])[\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\u2800\u{13441}\u{13442}\u{16FE4}\u{1D159}]/gu;
-/** Marks beyond the fourth on one letter (UTS #39, 5.4): no language needs them, and piled up they cover other lines. */
+/** More than four marks on one letter (UTS #39, 5.4), which no language needs and which can cover other lines. */
 const PILED = /(?<=\p{Mn}{4})\p{M}/gu;
 const TITLE_LENGTH = 100;
 const PLAIN = /^[\n\t\x20-\x7e]*$/;
@@ -14,7 +14,7 @@ const SCRIPTS =
   "Latn Cyrl Grek Arab Armn Beng Bopo Deva Ethi Geor Gujr Guru Hang Hani Hebr Hira Kana Khmr Knda Laoo Mlym Mymr Orya Sinh Taml Telu Thaa Thai Tibt".split(
     " ",
   );
-/** Those that are written together (UTS #39, "highly restrictive"): Japanese, Korean, Chinese with Bopomofo. */
+/** Scripts that may be mixed (UTS #39, "highly restrictive"): Japanese, Korean, Chinese with Bopomofo. */
 const TOGETHER = ["Latn Hani Hira Kana", "Latn Hani Hang", "Latn Hani Bopo"].map((names) => names.split(" "));
 const ONE_OF_THEM = new RegExp(`[${classes(SCRIPTS)}]`, "u");
 const UNMIXED = [...SCRIPTS.map((name) => [name]), ...TOGETHER].map(
@@ -22,8 +22,8 @@ const UNMIXED = [...SCRIPTS.map((name) => [name]), ...TOGETHER].map(
 );
 
 /**
- * The text with every character written out as \u{…} that cannot be seen. So are those beyond ASCII in words of mixed
- * scripts: "pаypal" with a Cyrillic letter, but neither "файл" nor "déjà".
+ * The text with every invisible character escaped as \u{…}, as well as non-ASCII letters in words of mixed scripts: "pаypal"
+ * with a Cyrillic letter, but neither "файл" nor "déjà".
  * @param {string} text
  */
 export function visible(text) {
@@ -34,10 +34,10 @@ export function visible(text) {
     .replace(HIDDEN, writtenOut);
 }
 
-/** The title that a server has given its tool. Written out it may be long, and leaves room for what stands beside it. @param {string} title */
+/** A server's title for its tool, shortened because escapes can make it long. @param {string} title */
 export function visibleTitle(title) {
-  const seen = visible(title);
-  return seen.length > TITLE_LENGTH ? `${seen.slice(0, TITLE_LENGTH - 1)}…` : seen;
+  const text = visible(title);
+  return text.length > TITLE_LENGTH ? `${text.slice(0, TITLE_LENGTH - 1)}…` : text;
 }
 
 /** @param {string} word */

@@ -1,7 +1,6 @@
-/** What the person asked for and the server has not answered yet: messages on their way, cancels, longer limits. */
+/** Requests that the server has not answered yet: messages, cancels, changed limits. */
 
-import { endedAgents, withStopping } from "./background.js";
-import { changeQuestion } from "./overview.js";
+import { changeQuestion, endedAgents, withStopping } from "./overview.js";
 import { addMessage, mapTurn, updateCall, userMessage } from "./turns.js";
 
 /** @typedef {import("./types.js").Call} Call */
@@ -14,30 +13,30 @@ import { addMessage, mapTurn, updateCall, userMessage } from "./turns.js";
 /** @typedef {import("./types.js").Clock} Clock */
 /** @typedef {import("./types.js").Operation} Operation */
 
-/** The notice that stays as long as the server owes an answer that it has failed to give. */
+/** The notice shown while requests are retried after server errors. */
 const TRYING_AGAIN = "trying_again";
 
 /**
- * A message leaves the outbox when its turn is in the log. A turn may end before it began, when its
- * conversation is cancelled while its message is queued. It gets the text from here.
+ * A message leaves the outbox when its turn is in the log. If its turn is cancelled while queued, the turn gets the text
+ * from here.
  * @param {State} state
  * @param {EventFrame} frame
  * @returns {State}
  */
 export function settlePending(state, frame) {
   if (state.pendingMessages.length === 0) return state;
-  const found = state.pendingMessages.find((message) => message.turnId === frame.turn_id) ?? sentHere(state, frame);
-  if (!found) return state;
-  const pendingMessages = state.pendingMessages.filter((message) => message !== found);
+  const pending = state.pendingMessages.find((message) => message.turnId === frame.turn_id) ?? sentHere(state, frame);
+  if (!pending) return state;
+  const pendingMessages = state.pendingMessages.filter((message) => message !== pending);
   const turns = mapTurn(state.turns, frame.turn_id, (turn) =>
     turn.items.some((item) => item.kind === "user")
       ? turn
-      : addMessage(turn, userMessage(found.text, frame.at, found.attachments), "u"),
+      : addMessage(turn, userMessage(pending.text, frame.at, pending.attachments), "u"),
   );
   return { ...state, pendingMessages, turns };
 }
 
-/** The log may be faster than the answer that names a message's turn. @param {State} state @param {EventFrame} frame */
+/** The log may arrive before the answer with a message's turn. @param {State} state @param {EventFrame} frame */
 function sentHere(state, frame) {
   const isBegin = frame.type === "turn_queued" || frame.type === "turn_start";
   if (!isBegin && !(frame.type === "message" && frame.role === "user")) return undefined;
@@ -51,13 +50,13 @@ function sentHere(state, frame) {
 /** @param {import("../net/wire.js").MessageEvent["content"]} content */
 const textOf = (content) => content.map((block) => (block.type === "text" ? block.text : "")).join("");
 
-/** The server answers again. @param {State} state @returns {State} */
+/** Remove the notice, because the server answers again. @param {State} state @returns {State} */
 export const answered = (state) => (isTryingAgain(state) ? { ...state, notice: null } : state);
 
 /** @param {State} state */
 const isTryingAgain = (state) => state.notice?.key === TRYING_AGAIN;
 
-/** What became of a message: its turn, or a cancel word that took effect. @param {State} state @param {MessageResultFrame} frame @param {Clock} clock @returns {State} */
+/** Apply the result of a message: its turn, or a cancel word. @param {State} state @param {MessageResultFrame} frame @param {Clock} clock @returns {State} */
 export function settleMessage(state, frame, clock) {
   const isShown = state.turns.some(
     (turn) => turn.id === frame.turn_id && turn.items.some((item) => item.kind === "user"),
@@ -72,41 +71,46 @@ export function settleMessage(state, frame, clock) {
   return frame.cancelled ? wordStops(settled, frame.turn_id, clock) : settled;
 }
 
-/** A cancel word means a turn of this conversation, or all that works for it in the background. @param {State} state @param {string|undefined} turnId @param {Clock} clock @returns {State} */
+/** A cancel word stops a turn of this conversation, or all its background work. @param {State} state @param {string|undefined} turnId @param {Clock} clock @returns {State} */
 function wordStops(state, turnId, { now }) {
   const isInBackground = state.background.some((work) => work.turnId === turnId);
-  const meant = isInBackground ? state.background.map((work) => work.turnId) : [turnId];
-  return meant.reduce((known, each) => withStopping(known, each, now), state);
+  const turnIds = isInBackground ? state.background.map((work) => work.turnId) : [turnId];
+  return turnIds.reduce((next, each) => withStopping(next, each, now), state);
 }
 
-/** Say who has ended as it was asked to. @param {State} before @param {State} after @returns {State} */
+/** Show the agents that have stopped as requested. @param {State} before @param {State} after @returns {State} */
 export function tellEnded(before, after) {
   const agents = endedAgents(before, after);
   return agents.length > 0 ? notify(after, "info", "background_ended", { agents: agents.join(", ") }) : after;
 }
 
-/** What the server failed to answer, and what is sent again under the same id. @param {State} state @param {ProblemFrame} frame */
+/** Whether an error is temporary, so that the same request may succeed later. @param {unknown} code */
+export const isServersFault = (code) => code === "server_error" || code === "unavailable";
+
+/** Keep a failed request, because it is sent again under the same id. @param {State} state @param {ProblemFrame} frame */
 const isUnanswered = ({ pendingMessages, operations }, frame) =>
-  frame.code === "server_error" &&
+  isServersFault(frame.code) &&
   (pendingMessages.some((message) => message.clientId === frame.client_id && message.turnId === null) ||
     operations.some((operation) => operation.opId === frame.op_id));
 
-/** A frame of ours had no effect: what it asked for is not on its way any more, unless only the server failed. @param {State} state @param {ProblemFrame} frame @returns {State} */
+/** Drop a rejected request, unless only the server failed. @param {State} state @param {ProblemFrame} frame @returns {State} */
 export function refuse(state, frame) {
   if (isUnanswered(state, frame)) return isTryingAgain(state) ? state : notify(state, "info", TRYING_AGAIN, {});
   const pendingMessages = state.pendingMessages.filter((message) => message.clientId !== frame.client_id);
-  const operation = state.operations.find((known) => known.opId === frame.op_id);
-  const told = notify({ ...state, pendingMessages }, "error", "server_error", { message: String(frame.message ?? "") });
-  return operation ? withdraw(told, operation) : told;
+  const operation = state.operations.find((other) => other.opId === frame.op_id);
+  const notified = notify({ ...state, pendingMessages }, "error", "server_error", {
+    message: String(frame.message ?? ""),
+  });
+  return operation ? withdraw(notified, operation) : notified;
 }
 
-/** What a request does to its call until it is answered. @type {Partial<Record<Operation["kind"], (call: Call, clock: Clock) => Call>>} */
+/** Apply a pending request to its call. @type {Partial<Record<Operation["kind"], (call: Call, clock: Clock) => Call>>} */
 const ASKED = {
   decide_tool: (call) => ({ ...call, isDeciding: true }),
   cancel_tool: (call, clock) => ({ ...call, stoppingAt: call.stoppingAt ?? clock.now }),
 };
 
-/** What becomes of the call where the server did not agree. @type {Partial<Record<Operation["kind"], (call: Call) => Call>>} */
+/** Undo a refused request on its call. @type {Partial<Record<Operation["kind"], (call: Call) => Call>>} */
 const WITHDRAWN = {
   decide_tool: (call) => ({ ...call, isDeciding: false }),
   cancel_tool: (call) => (call.status === "cancelling" ? call : { ...call, stoppingAt: null }),
@@ -114,20 +118,20 @@ const WITHDRAWN = {
 
 /** @param {State} state @param {Operation} operation @param {Clock} clock @returns {State} */
 export function askFor(state, operation, clock) {
-  const known = { ...state, operations: [...state.operations, operation] };
+  const next = { ...state, operations: [...state.operations, operation] };
   if (operation.kind === "cancel_turn") {
     const stop = (/** @type {Turn} */ turn) =>
       operation.mode === "after_step"
         ? { ...turn, endsAfterStep: true }
         : { ...turn, stoppingAt: turn.stoppingAt ?? clock.now };
-    const asked = { ...known, turns: mapTurn(state.turns, operation.turnId, stop) };
-    return operation.mode === "after_step" ? asked : withStopping(asked, operation.turnId, clock.now);
+    const stopping = { ...next, turns: mapTurn(state.turns, operation.turnId, stop) };
+    return operation.mode === "after_step" ? stopping : withStopping(stopping, operation.turnId, clock.now);
   }
   const change = ASKED[operation.kind];
-  return change ? changeCall(known, operation, (call) => change(call, clock)) : known;
+  return change ? changeCall(next, operation, (call) => change(call, clock)) : next;
 }
 
-/** Change a call wherever it is shown: in a turn of this conversation, or as the question of a sub-agent. @param {State} state @param {Operation} operation @param {(call: Call) => Call} change @returns {State} */
+/** Change a call in a turn of this conversation, or in the question of a sub-agent. @param {State} state @param {Operation} operation @param {(call: Call) => Call} change @returns {State} */
 const changeCall = (state, operation, change) => ({
   ...state,
   turns: mapTurn(state.turns, operation.turnId, (turn) => updateCall(turn, operation.toolId, change)),
@@ -136,34 +140,34 @@ const changeCall = (state, operation, change) => ({
 
 /** @param {State} state @param {OpResultFrame} frame @returns {State} */
 export function settleOperation(state, frame) {
-  const operation = state.operations.find((known) => known.opId === frame.op_id);
+  const operation = state.operations.find((other) => other.opId === frame.op_id);
   if (!operation) return state;
   if (frame.outcome === "accepted") {
-    return { ...state, operations: state.operations.filter((known) => known !== operation) };
+    return { ...state, operations: state.operations.filter((other) => other !== operation) };
   }
   const tool = toolOf(state, operation);
-  const asked = operation.mode === "queued" ? "withdraw" : operation.kind;
-  return notify(withdraw(state, operation), "info", `${asked}_${frame.outcome}`, { tool });
+  const action = operation.mode === "queued" ? "withdraw" : operation.kind;
+  return notify(withdraw(state, operation), "info", `${action}_${frame.outcome}`, { tool });
 }
 
 /** @param {State} state @param {Operation} operation */
 function toolOf({ turns, questions }, { turnId, toolId }) {
   const own = turns.find((turn) => turn.id === turnId)?.calls[toolId];
-  const asked = questions.find((question) => question.turnId === turnId && question.call.toolId === toolId);
-  return (own ?? asked?.call)?.name ?? "";
+  const question = questions.find((question) => question.turnId === turnId && question.call.toolId === toolId);
+  return (own ?? question?.call)?.name ?? "";
 }
 
-/** Take back "Stopping…" where the server did not agree to it. @param {State} state @param {Operation} operation @returns {State} */
+/** Remove "Stopping…" after the server refused the cancel. @param {State} state @param {Operation} operation @returns {State} */
 function withdraw(state, operation) {
-  const known = { ...state, operations: state.operations.filter((other) => other !== operation) };
+  const next = { ...state, operations: state.operations.filter((other) => other !== operation) };
   if (operation.kind === "cancel_turn") {
     if (operation.mode === "after_step")
-      return { ...known, turns: mapTurn(state.turns, operation.turnId, (turn) => ({ ...turn, endsAfterStep: false })) };
+      return { ...next, turns: mapTurn(state.turns, operation.turnId, (turn) => ({ ...turn, endsAfterStep: false })) };
     const goOn = (/** @type {Turn} */ turn) => (turn.status === "cancelling" ? turn : { ...turn, stoppingAt: null });
-    return withStopping({ ...known, turns: mapTurn(state.turns, operation.turnId, goOn) }, operation.turnId, null);
+    return withStopping({ ...next, turns: mapTurn(state.turns, operation.turnId, goOn) }, operation.turnId, null);
   }
   const change = WITHDRAWN[operation.kind];
-  return change ? changeCall(known, operation, change) : known;
+  return change ? changeCall(next, operation, change) : next;
 }
 
 /** @param {State} state @param {"info"|"error"} level @param {string} key @param {Record<string, string>} params @returns {State} */

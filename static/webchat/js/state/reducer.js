@@ -1,10 +1,8 @@
 /**
- * The one way in which the page's state changes: `(state, event) → state`, pure. It is the same for live events,
- * replayed ones, a snapshot and what the person does here (V3).
+ * Start here: the pure reducer `(state, event) → state`, through which every change of the page's state goes: live events,
+ * replayed events, snapshots and the person's actions (V3).
  */
 
-import { withWork } from "./background.js";
-import { firstPosition, withEarlier } from "./earlier_messages.js";
 import {
   answered,
   askFor,
@@ -15,13 +13,13 @@ import {
   settlePending,
   tellEnded,
 } from "./operations.js";
-import { withOverview } from "./overview.js";
-import { numbersOf, turnsFromSnapshot } from "./snapshot.js";
+import { withOverview, withWork } from "./overview.js";
+import { firstPosition, numbersOf, turnsFromSnapshot, withEarlier } from "./snapshot.js";
 import { isCallOver, isTurnOver } from "./status.js";
 import { AFTER_END, TURN_CHANGES } from "./turn_events.js";
-import { addBlocks, addDelta, mapTurn, newTurn, replaced } from "./turns.js";
+import { addBlocks, addDelta, addThoughts, mapTurn, newTurn, replaced } from "./turns.js";
 
-/** Nothing is on its way for longer, over a line that stands. */
+/** The longest transit time over a working connection. */
 const LINE_MS = 30_000;
 
 /** @typedef {import("./types.js").State} State */
@@ -50,6 +48,7 @@ export const INITIAL_STATE = {
   latest: null,
   listEditedAt: undefined,
   questions: [],
+  forms: [],
   background: [],
   connection: { status: "connecting", frozenAt: null },
   skewMs: null,
@@ -64,11 +63,13 @@ export const INITIAL_STATE = {
 export function reduce(state, event, clock) {
   if (event.type.startsWith("local_")) return reduceLocal(state, /** @type {LocalEvent} */ (event), clock);
   const frame = /** @type {Frame} */ (event);
-  const known = withSkew(state, frame, clock);
-  return withValidNotice(isEvent(frame) ? reduceNumbered(known, frame, clock) : reduceUnnumbered(known, frame, clock));
+  const withClock = withSkew(state, frame, clock);
+  return withValidNotice(
+    isEvent(frame) ? reduceNumbered(withClock, frame, clock) : reduceUnnumbered(withClock, frame, clock),
+  );
 }
 
-/** That something still goes on is not said after its end. @param {State} state @returns {State} */
+/** Remove progress notices after their task ends. @param {State} state @returns {State} */
 const withValidNotice = (state) =>
   state.notice?.key === "edit_busy" && !isBusy(state) ? { ...state, notice: null } : state;
 
@@ -81,10 +82,10 @@ export function activeTurn(state) {
   return active.find((turn) => turn.status !== "queued") ?? active[0] ?? null;
 }
 
-/** Whether there is something that a cancel can mean. @param {State} state */
+/** Whether there is something to cancel. @param {State} state */
 export const isAtWork = (state) => activeTurn(state) !== null || state.background.length > 0;
 
-/** Whether something runs, waits or is on its way. @param {State} state */
+/** Whether something is running, waiting or being sent. @param {State} state */
 export const isBusy = (state) => activeTurn(state) !== null || state.pendingMessages.length > 0;
 
 /** @param {State} state @returns {Array<Turn>} the turns that wait for the one at work */
@@ -107,13 +108,13 @@ function reduceNumbered(state, frame, clock) {
   const next = { ...state, lastSeq: seq, gap: false, parked: isParked(state, frame) };
   const before = next.turns.find((turn) => turn.id === frame.turn_id);
   const mayFollowEnd = AFTER_END.has(frame.type);
-  if (before ? isTurnOver(before.status) && !mayFollowEnd : mayFollowEnd) return next; // of one that is not loaded: no turn begins
+  if (before ? isTurnOver(before.status) && !mayFollowEnd : mayFollowEnd) return next; // the conversation is not loaded, so no turn begins
   const change = /** @type {import("./turn_events.js").Change|undefined} */ (TURN_CHANGES[frame.type]);
   if (!change || !frame.turn_id) return next;
   return settlePending(withTurn(next, frame, clock, change), frame);
 }
 
-/** Whether no turn begins until a person lets the conversation go on. @param {State} state @param {EventFrame} frame */
+/** Whether no turn begins until a person resumes the conversation. @param {State} state @param {EventFrame} frame */
 function isParked(state, frame) {
   return frame.type === "conversation_parked" || (state.parked && frame.type !== "conversation_resumed");
 }
@@ -122,12 +123,14 @@ function isParked(state, frame) {
 function reduceUnnumbered(state, frame, clock) {
   switch (frame.type) {
     case "welcome":
-      // what was missing has been asked for: only a new gap is one; an overview follows, and until then the last one stands
+      // missing events are requested, so only a new gap matters; the last overview stays until the next one arrives
       return { ...state, viewer: frame.user, gap: false };
     case "snapshot":
       return fromSnapshot(state, frame, clock);
     case "text_delta":
       return { ...state, turns: mapTurn(state.turns, frame.turn_id, (turn) => addDelta(turn, frame)) };
+    case "thought_delta":
+      return { ...state, turns: mapTurn(state.turns, frame.turn_id, (turn) => addThoughts(turn, frame)) };
     case "text_html":
       return { ...state, turns: mapTurn(state.turns, frame.turn_id, (turn) => addBlocks(turn, frame)) };
     case "overview":
@@ -210,10 +213,10 @@ function fromSnapshot(state, frame, clock) {
   });
 }
 
-/** A cancel asked for before the connection broke stays visible. @param {Turn} turn @param {State} state @returns {Turn} */
+/** Keep a cancel visible that was requested before the connection broke. @param {Turn} turn @param {State} state @returns {Turn} */
 function keepStopping(turn, state) {
   if (isTurnOver(turn.status)) return turn;
-  const before = state.turns.find((known) => known.id === turn.id);
+  const before = state.turns.find((other) => other.id === turn.id);
   if (!before) return turn;
   const calls = Object.fromEntries(
     Object.entries(turn.calls).map(([id, call]) => [
@@ -232,8 +235,8 @@ function connectionAfter(state, status, clock) {
 }
 
 /**
- * How far the clock of this machine is ahead of the server's, at most. What comes over a line that stands is new: where it
- * seems old, one of the two clocks was set.
+ * The upper bound of how far this machine's clock is ahead of the server's. Frames on a working connection are recent, so
+ * one that seems old means that a clock was changed.
  * @param {State} state @param {Frame} frame @param {Clock} clock @returns {State}
  */
 function withSkew(state, frame, clock) {

@@ -1,4 +1,4 @@
-/** The turns of a `snapshot` frame, in the same shape in which live events leave them (V3). */
+/** Creates the turns of a `snapshot` frame, and of a page of earlier messages, in the same shape as live events do (V3). */
 
 import { callFromWire, endedByFrom } from "./calls.js";
 import { isTurnOver } from "./status.js";
@@ -8,6 +8,7 @@ import {
   addDelta,
   addMessage,
   closeOpenCalls,
+  fullnessOf,
   newTurn,
   tokensOf,
   updateCall,
@@ -20,6 +21,8 @@ import {
 /** @typedef {import("./types.js").Clock} Clock */
 /** @typedef {import("../net/wire.js").EndedTurn} EndedTurn */
 /** @typedef {import("../net/wire.js").LiveTurn} LiveTurn */
+/** @typedef {import("./types.js").EarlierMessages} EarlierMessages */
+/** @typedef {import("./types.js").State} State */
 
 /**
  * @param {import("../net/wire.js").SnapshotFrame} frame
@@ -41,19 +44,18 @@ export function turnsFromSnapshot(frame, clock) {
   return inOrder([...turns.values()], numbers).map((turn) => (isTurnOver(turn.status) ? closeOpenCalls(turn) : turn));
 }
 
-/** Where the turns of a snapshot stand in their conversation, by id. @param {import("../net/wire.js").SnapshotFrame} frame @returns {Record<string, number>} */
+/** The positions of a snapshot's turns in their conversation, by id. @param {import("../net/wire.js").SnapshotFrame} frame @returns {Record<string, number>} */
 export function numbersOf(frame) {
   return Object.fromEntries([...frame.turns, ...frame.active_turns].map((turn) => [turn.turn_id, turn.number]));
 }
 
-/** A turn that was cancelled before it began has no message; its number says where it belongs. @param {Array<Turn>} turns @param {Record<string, number>} numbers */
-export const inOrder = (turns, numbers) =>
-  turns.sort((one, other) => (numbers[one.id] ?? 0) - (numbers[other.id] ?? 0));
+/** A turn that was cancelled before it began has no message, so its number determines its position. @param {Array<Turn>} turns @param {Record<string, number>} numbers */
+const inOrder = (turns, numbers) => turns.sort((one, other) => (numbers[one.id] ?? 0) - (numbers[other.id] ?? 0));
 
 /** @param {Turn} turn @param {EndedTurn} ended @returns {Turn} */
 function withEnding(turn, ended) {
   const answered = ended.acknowledgements.reduce(addAcknowledgement, withUserMessage(turn, ended));
-  const told = ended.notice ?? { code: ended.error_code, message: ended.error_message };
+  const notice = ended.notice ?? { code: ended.error_code, message: ended.error_message };
   return withoutRetry({
     ...answered,
     source: ended.source,
@@ -65,12 +67,15 @@ function withEnding(turn, ended) {
     endedBy: endedByFrom(ended.ended_by),
     durationMs: ended.duration_ms,
     tokens: tokensOf(ended.usage),
-    errorCode: told.code ?? "",
-    errorMessage: told.message ?? "",
+    fullness: fullnessOf(ended.usage),
+    promptChange: ended.prompt_change ?? "",
+    summary: ended.summary ?? "",
+    errorCode: notice.code ?? "",
+    errorMessage: notice.message ?? "",
   });
 }
 
-/** What the user said, where the message itself is not shown. @param {Turn} turn @param {EndedTurn|LiveTurn} described @returns {Turn} */
+/** The user's message, if the message itself is not in the snapshot. @param {Turn} turn @param {EndedTurn|LiveTurn} described @returns {Turn} */
 function withUserMessage(turn, described) {
   if (!described.user_message || turn.items.some((item) => item.kind === "user")) return turn;
   if (described.source === "sub_agent") return turn;
@@ -88,11 +93,10 @@ function withCall(turn, wire, clock) {
   const id = wire.tool_id;
   const call = callFromWire(wire, clock);
   if (!turn.calls[id]) return addCall(turn, call);
-  return updateCall(turn, id, (known) => ({
+  return updateCall(turn, id, (before) => ({
     ...call,
-    name: call.name || known.name,
-    title: call.title || known.title,
-    input: wire.input ?? known.input,
+    name: call.name || before.name,
+    title: call.title || before.title,
   }));
 }
 
@@ -112,6 +116,9 @@ function withActivity(turn, active, clock) {
     timeoutMs: active.turn_timeout_ms,
     stoppingAt: status === "cancelling" ? clock.now : null,
     endsAfterStep: Boolean(active.ends_after_step),
+    fullness: fullnessOf(active.usage),
+    promptChange: active.prompt_change ?? "",
+    summary: active.summary ?? "",
   };
   for (const call of active.calls) next = withCall(next, call, clock);
   if (active.notice) next = withNotice(next, active.notice, clock.now);
@@ -120,3 +127,61 @@ function withActivity(turn, active, clock) {
 
 /** @param {string} status */
 const isStreaming = (status) => status === "running" || status === "cancelling";
+
+/** The position of the first message of a snapshot or page. @param {EarlierMessages} frame @returns {number|null} */
+export const firstPosition = (frame) => {
+  return frame.messages[0]?.position ?? null;
+};
+
+/**
+ * Add a page of earlier messages to the state, unless it is no longer the page before the first message.
+ * @param {State} state
+ * @param {{before: number, frame: EarlierMessages}} page
+ * @param {Clock} clock
+ * @returns {State}
+ */
+export function withEarlier(state, { before, frame }, clock) {
+  const next = { ...state, isLoadingEarlier: false };
+  if (state.earliest !== before) return next;
+  const turnsById = new Map(state.turns.map((turn) => [turn.id, turn]));
+  const earlier = turnsFromSnapshot(frame, clock);
+  const callIds = askedFor(frame);
+  const joined = new Map(earlier.map((turn) => [turn.id, joinedWith(turn, turnsById.get(turn.id), callIds)]));
+  const turns = [
+    ...earlier.filter((turn) => !turnsById.has(turn.id)),
+    ...state.turns.map((turn) => joined.get(turn.id) ?? turn),
+  ];
+  const numbers = { ...state.numbers, ...numbersOf(frame) };
+  const isNumbered = (/** @type {Turn} */ turn) => turn.id in numbers;
+  return {
+    ...next,
+    numbers,
+    // Turns that began after the page was opened have no number here and come last.
+    turns: [...inOrder(turns.filter(isNumbered), numbers), ...turns.filter((turn) => !isNumbered(turn))],
+    earliest: firstPosition(frame) ?? state.earliest,
+    hasEarlier: frame.has_earlier && firstPosition(frame) !== null,
+  };
+}
+
+/**
+ * Complete a turn of which only the end was shown: earlier items come first, and shown items stay. Both parts have every
+ * call of the turn; a call belongs to the message that requested it.
+ * @param {Turn} earlier
+ * @param {Turn|undefined} shown
+ * @param {ReadonlySet<string>} callIds the calls in the earlier messages
+ * @returns {Turn}
+ */
+function joinedWith(earlier, shown, callIds) {
+  if (!shown) return earlier;
+  const first = earlier.items.filter((item) => item.kind !== "call" || callIds.has(item.toolId));
+  const keys = new Set(first.map((item) => item.key));
+  const hasUser = first.some((item) => item.kind === "user");
+  const later = shown.items.filter((item) => !keys.has(item.key) && !(hasUser && item.kind === "user"));
+  return { ...shown, items: [...first, ...later], calls: { ...earlier.calls, ...shown.calls } };
+}
+
+/** @param {EarlierMessages} frame @returns {Set<string>} */
+function askedFor(frame) {
+  const blocks = frame.messages.flatMap((message) => message.content);
+  return new Set(blocks.flatMap((block) => (block.type === "tool_use" ? block.id : [])));
+}

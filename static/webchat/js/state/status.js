@@ -1,4 +1,4 @@
-/** What the names of statuses mean to the page: which are over, and how a call's age is graded (V2). */
+/** The meaning of statuses: which are final, and the tiers of a call's age (V2). */
 
 import { FINAL_CALL_STATUSES, FINAL_TURN_STATUSES } from "../net/wire.js";
 
@@ -7,7 +7,7 @@ export const VERY_SLOW_AFTER_MS = 30_000;
 const STILL_STOPPING_AFTER_MS = 3_000;
 
 /**
- * The page's own status of a call that its turn's end left open: nothing is known of it but that it is over.
+ * The page's own status of a call that was still open when its turn ended, so its outcome is unknown.
  * The server never sends it (acceptance: no card is left running after any terminal turn).
  */
 export const CLOSED = "closed";
@@ -16,20 +16,20 @@ export const CLOSED = "closed";
 export const isCallOver = (status) => FINAL_CALL_STATUSES.includes(status) || status === CLOSED;
 
 /**
- * Whether a Cancel button is of use.
+ * Whether to show a Cancel button.
  * @param {Readonly<{status: string}>} call
  */
 export const canBeCancelled = (call) => !isCallOver(call.status);
 
 /**
- * Whether a cancel would only stop waiting for the call: it runs where nothing can end it.
+ * Whether a cancel would only stop waiting for the call, because nothing can interrupt it.
  * @param {Readonly<{status: string, interruptible: boolean}>} call
  */
 export const canOnlyBeLeft = (call) =>
   !call.interruptible && (call.status === "running" || call.status === "cancelling");
 
 /**
- * Whether a stop was asked for so long ago that it may be asked for again.
+ * Whether the last stop request is old enough to repeat it.
  * @param {Readonly<{stoppingAt: number|null}>} stopping
  * @param {number} now
  */
@@ -37,7 +37,7 @@ export const isStillStopping = ({ stoppingAt }, now) =>
   stoppingAt !== null && now - stoppingAt > STILL_STOPPING_AFTER_MS;
 
 /**
- * Whether a Cancel button has to wait: a stop is on its way, or there is no way.
+ * Whether to disable a Cancel button, because a stop is pending or impossible.
  * @param {Readonly<{stoppingAt: number|null}>} stopping
  * @param {Readonly<{now: number, frozenAt: number|null}>} at
  */
@@ -48,7 +48,13 @@ export const isStopUnderWay = (stopping, { now, frozenAt }) =>
 export const isTurnOver = (status) => FINAL_TURN_STATUSES.includes(status);
 
 /**
- * A tool that is expected to take long is not slow before that.
+ * Whether a message was withdrawn before it was sent, so that the page hides it. Messages ended by other cancels stay.
+ * @param {Readonly<{isBegun: boolean, endedBy: Readonly<{source: string}>|null}>} turn
+ */
+export const isWithdrawn = ({ isBegun, endedBy }) => !isBegun && endedBy?.source === "withdrawn";
+
+/**
+ * A tool is not slow before its expected duration has passed.
  * @param {number} elapsedMs
  * @param {number|null} [expectedMs]
  * @returns {"running"|"slow"|"very_slow"}
@@ -59,7 +65,7 @@ export function tierOf(elapsedMs, expectedMs = null) {
 }
 
 /**
- * Milliseconds that something has been running, as far as is known: while the connection is down it stands still.
+ * The known running time in milliseconds. It is frozen while the connection is down.
  * @param {{elapsedMs: number, elapsedAt: number}} running
  * @param {number} now
  * @param {number|null} frozenAt

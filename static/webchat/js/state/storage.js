@@ -1,12 +1,12 @@
-/** What a browser keeps, by tab or for all of them: where it keeps nothing, or no more, a value lasts as long as the page. */
+/** What the page keeps in the browser: unsent messages in the tab, marks of read events in all tabs. */
 
-/** A storage that never throws. A browser's own may be full, forbidden, or not there at all. */
+/** A storage that never throws. What the browser cannot store, because it is full or forbidden, lasts as long as the page. */
 export class SafeStorage {
   #storage;
-  /** What the browser could not take. @type {Map<string, string>} */
+  /** Values that the browser could not store. @type {Map<string, string>} */
   #own = new Map();
 
-  /** @param {() => Pick<Storage, "getItem"|"setItem"|"removeItem">} storage even to name it may throw */
+  /** @param {() => Pick<Storage, "getItem"|"setItem"|"removeItem">} storage a function, because even reading the property may throw */
   constructor(storage) {
     this.#storage = storage;
   }
@@ -32,14 +32,96 @@ export class SafeStorage {
   }
 }
 
-export const tabStorage = new SafeStorage(() => sessionStorage);
-export const browserStorage = new SafeStorage(() => localStorage);
-
 /** @template T @param {() => T} act @returns {T|null} */
 function tried(act) {
   try {
     return act();
   } catch {
     return null;
+  }
+}
+
+/** @typedef {Readonly<{clientId: string, text: string, source: "typed"|"voice", replaces?: string,
+ *   attachments?: ReadonlyArray<import("../net/wire.js").AttachmentContent>}>} Kept */
+
+export const tabStorage = new SafeStorage(() => sessionStorage);
+
+export const browserStorage = new SafeStorage(() => localStorage);
+
+/** The outbox of one user and conversation. */
+export class Outbox {
+  #storage;
+  #key;
+  user;
+
+  /** @param {Pick<Storage, "getItem"|"setItem"|"removeItem">} storage @param {string} user @param {string} conversationId */
+  constructor(storage, user, conversationId) {
+    this.#storage = storage;
+    this.user = user;
+    this.#key = `outbox:${user}:${conversationId}`;
+  }
+
+  /** @returns {Array<Kept>} */
+  read() {
+    try {
+      const messages = JSON.parse(this.#storage.getItem(this.#key) ?? "[]");
+      return Array.isArray(messages) ? messages : [];
+    } catch {
+      return [];
+    }
+  }
+
+  /** Replace the stored messages. @param {ReadonlyArray<Kept>} messages */
+  write(messages) {
+    if (messages.length === 0) this.#storage.removeItem(this.#key);
+    else this.#storage.setItem(this.#key, JSON.stringify(messages));
+  }
+}
+
+const MOST = 500;
+
+/** One user's marks, in a storage that the browser's tabs share. */
+export class ReadMarks {
+  #storage;
+  #key;
+  /** @type {Map<string, number>} */
+  #marks;
+
+  /** @param {Pick<Storage, "getItem"|"setItem">} storage @param {string} user */
+  constructor(storage, user) {
+    this.#storage = storage;
+    this.#key = `seen:${user}`;
+    this.#marks = this.#read();
+  }
+
+  /** Handle a mark set in another tab. */
+  reload() {
+    this.#marks = this.#read();
+  }
+
+  /** @param {string} id @param {number} seq the last event that was in sight */
+  see(id, seq) {
+    if (seq <= (this.#marks.get(id) ?? -1)) return;
+    this.#marks = this.#read();
+    this.#marks.delete(id);
+    this.#marks.set(id, seq);
+    this.#storage.setItem(this.#key, JSON.stringify([...this.#marks].slice(-MOST)));
+  }
+
+  /** Whether there are newer events. A conversation is considered read when a list shows it for the first time. @param {string} id @param {number} seq */
+  isUnread(id, seq) {
+    const mark = this.#marks.get(id);
+    if (mark === undefined) this.see(id, seq);
+    return mark !== undefined && seq > mark;
+  }
+
+  /** @returns {Map<string, number>} */
+  #read() {
+    try {
+      const entries = JSON.parse(this.#storage.getItem(this.#key) ?? "[]");
+      return new Map(entries);
+    } catch {
+      return new Map();
+    }
   }
 }

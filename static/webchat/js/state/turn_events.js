@@ -1,26 +1,28 @@
-/** What each of the protocol's numbered events does to its turn. */
+/** Applies each numbered event of the protocol to its turn. */
 
 import { EVENTS_AFTER_END } from "../net/wire.js";
-import { withDecision } from "./approval.js";
 import {
   callFromQuestion,
   callFromStart,
   callFromWire,
   endedByFrom,
+  formFromWire,
   lateFrom,
   moveLimits,
   settleCall,
+  subAgentFrom,
   waitsForFrom,
+  withDecision,
 } from "./calls.js";
 import { visible } from "./hidden_characters.js";
 import { isCallOver } from "./status.js";
-import { subAgentFrom } from "./sub_agents.js";
 import {
   addAcknowledgement,
   addCall,
   addMessage,
   addReports,
   closeOpenCalls,
+  fullnessOf,
   stopOpenCalls,
   tokensOf,
   updateCall,
@@ -38,7 +40,7 @@ import {
 /** The source of a turn that carries reports of sub-agents. */
 const CARRIER = "sub_agent";
 
-/** What may be said of a turn after its end: events of the conversation that name it. */
+/** Events of the conversation that may name a turn after its end. */
 export const AFTER_END = new Set(EVENTS_AFTER_END);
 
 /**
@@ -61,10 +63,25 @@ export const TURN_CHANGES = {
     const started = { ...turn, ...times, status: "running", isBegun: true, source: frame.source, agent: frame.agent };
     return addMessage(addReports(started, frame.reports), saidIn(frame), `u${frame.seq}`);
   },
-  message: (turn, frame, clock) => addMessage(withoutRetry(turn), frame, `m${frame.id}`, clock),
+  message: (turn, frame, clock) =>
+    addMessage(
+      { ...withoutRetry(turn), fullness: fullnessOf(frame.usage ?? {}) || turn.fullness },
+      frame,
+      `m${frame.id}`,
+      clock,
+    ),
   tool_approval: (turn, frame, clock, state) =>
     addCall(turn, callFromQuestion(frame, ageOf(frame, clock, state), clock)),
   tool_decision: (turn, frame) => updateCall(turn, frame.tool_id, (call) => withDecision(call, frame)),
+  tool_question: (turn, frame, clock, state) =>
+    updateCall(turn, frame.tool_id, (call) => ({
+      ...call,
+      form: formFromWire(frame, ageOf(frame, clock, state), clock),
+    })),
+  tool_answer: (turn, frame) =>
+    updateCall(turn, frame.tool_id, (call) =>
+      call.form?.questionId === frame.question_id ? { ...call, form: null } : call,
+    ),
   tool_queued: (turn, frame) =>
     updateCall(turn, frame.tool_id, (call) => ({
       ...call,
@@ -92,8 +109,8 @@ export const TURN_CHANGES = {
       limitReached: frame.limit_reached ?? "",
     })),
   tool_result: (turn, frame, clock) => {
-    const known = turn.calls[frame.tool_id] ? turn : addCall(turn, callFromWire(frame, clock));
-    return updateCall(known, frame.tool_id, (call) => settleCall(call, frame));
+    const withStart = turn.calls[frame.tool_id] ? turn : addCall(turn, callFromWire(frame, clock));
+    return updateCall(withStart, frame.tool_id, (call) => settleCall(call, frame));
   },
   turn_ends_after_step: (turn) => ({ ...turn, endsAfterStep: true }),
   turn_abort: (turn, frame, clock) => ({
@@ -108,6 +125,7 @@ export const TURN_CHANGES = {
     errorCode: frame.error_code ?? turn.errorCode,
     durationMs: frame.duration_ms,
     tokens: tokensOf(frame.usage),
+    fullness: fullnessOf(frame.usage),
     stoppingAt: null,
     endsAfterStep: false,
     needsResync: false,
@@ -117,21 +135,26 @@ export const TURN_CHANGES = {
   history_repaired: (turn, frame) => {
     const { repairs } = frame;
     const marked = repairs.reduce(
-      (known, repair) =>
-        updateCall(known, repair.tool_id, (call) =>
+      (next, repair) =>
+        updateCall(next, repair.tool_id, (call) =>
           isCallOver(call.status) && call.status !== "closed" ? call : { ...call, status: "repaired" },
         ),
       turn,
     );
     return { ...marked, repairs: turn.repairs + repairs.length };
   },
+  prompt_changed: (turn, frame) => ({
+    ...turn,
+    promptChange: frame.reason,
+    summary: frame.summary || turn.summary,
+  }),
   error: (turn, frame, clock, state) => withNotice(turn, frame, clock.now - ageOf(frame, clock, state)),
 };
 
-/** What the person said; nothing where a turn only carries reports. @param {import("../net/wire.js").TurnQueuedEvent|import("../net/wire.js").TurnStartEvent} frame */
+/** The person's message, or nothing if the turn only carries reports. @param {import("../net/wire.js").TurnQueuedEvent|import("../net/wire.js").TurnStartEvent} frame */
 const saidIn = (frame) => userMessage(frame.source === CARRIER ? "" : frame.user_message, frame.at, frame.attachments);
 
-/** How long ago the server wrote a frame: more than nothing only where it is replayed. @param {EventFrame} frame @param {Clock} clock @param {State} state */
+/** The age of a frame, which is above zero only if it is replayed. @param {EventFrame} frame @param {Clock} clock @param {State} state */
 function ageOf(frame, clock, state) {
   const at = Date.parse(frame.at);
   if (Number.isNaN(at) || state.skewMs === null) return 0;

@@ -1,12 +1,13 @@
-/** One turn as the page knows it: its texts, its calls and what happens to them, each change a new value. */
+/** The page's state of one turn with its texts and calls. Every change creates a new object. */
 
 import { callFromWire } from "./calls.js";
+import { visible } from "./hidden_characters.js";
 import { CLOSED, isCallOver } from "./status.js";
-import { reportFrom } from "./sub_agents.js";
 
 /** @typedef {import("./types.js").Call} Call */
 /** @typedef {import("./types.js").Clock} Clock */
 /** @typedef {import("./types.js").Item} Item */
+/** @typedef {import("./types.js").ReportItem} ReportItem */
 /** @typedef {import("./types.js").TextItem} TextItem */
 /** @typedef {import("./types.js").Turn} Turn */
 /** @typedef {import("../net/wire.js").AttachmentContent} Attachment */
@@ -14,7 +15,7 @@ import { reportFrom } from "./sub_agents.js";
 /** @typedef {import("../net/wire.js").TextContent} TextContent */
 /** @typedef {import("../net/wire.js").ToolUseContent} ToolUseContent */
 
-/** @typedef {Readonly<Pick<StoredMessage, "role"|"content"|"html"> & {at?: string, interrupted?: boolean, step?: number}>} Message */
+/** @typedef {Readonly<Pick<StoredMessage, "role"|"content"|"html"> & {at?: string, interrupted?: boolean, step?: number, thoughts?: import("../net/wire.js").Thoughts|null}>} Message */
 
 /** @param {string} id @param {Clock} clock @param {string} [status] @returns {Turn} */
 export function newTurn(id, clock, status = "running") {
@@ -27,6 +28,8 @@ export function newTurn(id, clock, status = "running") {
     partial: "",
     partialLength: 0,
     blocks: [],
+    thoughts: "",
+    thoughtsLength: 0,
     finishedStep: 0,
     needsResync: false,
     elapsedMs: 0,
@@ -38,6 +41,9 @@ export function newTurn(id, clock, status = "running") {
     tokens: 0,
     errorMessage: "",
     repairs: 0,
+    promptChange: "",
+    summary: "",
+    fullness: 0,
     stoppingAt: null,
     endsAfterStep: false,
     retry: null,
@@ -56,15 +62,15 @@ export const userMessage = (text, at, attachments = null) => ({
   at,
 });
 
-/** The files of what a person has said in a turn. @param {Turn|undefined} turn @returns {ReadonlyArray<Attachment>} */
+/** The files of a person's message in a turn. @param {Turn|undefined} turn @returns {ReadonlyArray<Attachment>} */
 export function attachmentsOf(turn) {
-  const said = turn?.items.find((item) => item.kind === "user");
-  return said?.kind === "user" ? said.attachments : [];
+  const message = turn?.items.find((item) => item.kind === "user");
+  return message?.kind === "user" ? message.attachments : [];
 }
 
 /**
- * Add a message's text and its calls, in the order of its blocks. Messages that only carry results add nothing:
- * results arrive with their calls.
+ * Add a message's text and its calls, in the order of its blocks. Messages with only results add nothing,
+ * because results arrive with their calls.
  * @param {Turn} turn
  * @param {Message} message
  * @param {string} key
@@ -77,32 +83,56 @@ export function addMessage(turn, message, key, clock = { now: 0, wall: 0 }) {
   const isUser = message.role === "user";
   const reports = texts.flatMap((block) => block.sub_agent ?? []);
   let next = isUser ? addReports(turn, reports) : withoutPartial(turn, message.step);
+  if (message.thoughts) next = { ...next, items: [...next.items, thoughtsItem(message.thoughts, key)] };
   const hasFiles = message.content.some(isAttachment);
   if ((text.trim() || hasFiles) && !(isUser && isShown(turn, text))) {
     next = { ...next, items: [...next.items, textItem(isUser ? "user" : "agent", key, text, message)] };
   }
   for (const block of message.content) {
     if (block.type !== "tool_use" || next.calls[block.id]) continue;
-    const { id, name, title, input } = block;
-    next = addCall(next, callFromWire({ tool_id: id, tool_name: name, tool_title: title, input }, clock));
+    const { id, name, title } = block;
+    next = addCall(
+      next,
+      callFromWire({ tool_id: id, tool_name: name, tool_title: title, arguments: block.arguments }, clock),
+    );
   }
   return next;
 }
 
-/** Nothing is streaming. */
-const NO_TEXT = { partial: "", partialLength: 0, blocks: [] };
+/** Clear the streaming text. */
+const NO_TEXT = { partial: "", partialLength: 0, blocks: [], thoughts: "", thoughtsLength: 0 };
 
-/** The message of a step takes the place of its streamed text. @param {Turn} turn @param {number} [step] @returns {Turn} */
+/** @param {import("../net/wire.js").Thoughts} wire @param {string} key @returns {import("./types.js").ThoughtsItem} */
+const thoughtsItem = ({ text, duration_ms: durationMs }, key) => ({
+  kind: "thoughts",
+  key: `t${key}`,
+  text,
+  durationMs,
+});
+
+/** Replace the streamed text of a step by its message. @param {Turn} turn @param {number} [step] @returns {Turn} */
 function withoutPartial(turn, step = 0) {
   const finishedStep = Math.max(turn.finishedStep, step);
   return { ...turn, ...NO_TEXT, finishedStep, needsResync: false };
 }
 
-/** Add what sub-agents have reported, each once. @param {Turn} turn @param {ReadonlyArray<import("../net/wire.js").SubAgentReport>} wires @returns {Turn} */
+/** Add the reports of sub-agents, each only once. @param {Turn} turn @param {ReadonlyArray<import("../net/wire.js").SubAgentReport>} wires @returns {Turn} */
 export function addReports(turn, wires) {
   const reports = new Map(wires.map((wire) => [`r${wire.turn_id}`, reportFrom(wire)]));
   for (const item of turn.items) reports.delete(item.key);
   return reports.size ? { ...turn, items: [...turn.items, ...reports.values()] } : turn;
+}
+
+/** @param {import("../net/wire.js").SubAgentReport} wire @returns {ReportItem} */
+function reportFrom(wire) {
+  return {
+    kind: "report",
+    key: `r${wire.turn_id}`,
+    text: wire.text,
+    html: wire.html ?? "",
+    status: wire.status,
+    subAgent: { agent: visible(wire.agent), conversationId: wire.conversation_id },
+  };
 }
 
 /** Add the answer to a cancel word. @param {Turn} turn @param {import("../net/wire.js").AnsweredCancelWord} wire @returns {Turn} */
@@ -110,7 +140,7 @@ export function addAcknowledgement(turn, { said, text, source }) {
   return { ...turn, acknowledgements: [...turn.acknowledgements, { said, text, source }] };
 }
 
-/** Whether a user's text is in the turn already: `turn_start` and `message` may both bring it. @param {Turn} turn @param {string} text */
+/** Whether the turn already has the user's text, because both `turn_start` and `message` may contain it. @param {Turn} turn @param {string} text */
 const isShown = (turn, text) => turn.items.some((item) => item.kind === "user" && item.text.trim() === text.trim());
 
 /** @param {Message["content"][number]} block @returns {block is Attachment} */
@@ -131,25 +161,25 @@ function textItem(kind, key, text, message) {
   };
 }
 
-/** Add a call, or replace what is known of it as long as it has not ended. @param {Turn} turn @param {Call} call @returns {Turn} */
+/** Add a call, or update it unless it has ended. @param {Turn} turn @param {Call} call @returns {Turn} */
 export function addCall(turn, call) {
-  const known = turn.calls[call.toolId];
-  if (known && isCallOver(known.status)) return turn;
-  const items = known
+  const before = turn.calls[call.toolId];
+  if (before && isCallOver(before.status)) return turn;
+  const items = before
     ? turn.items
     : [...turn.items, { kind: /** @type {const} */ ("call"), key: `c${call.toolId}`, toolId: call.toolId }];
   return {
     ...turn,
     items,
-    calls: { ...turn.calls, [call.toolId]: { ...call, ...keptOf(call, known) } },
+    calls: { ...turn.calls, [call.toolId]: { ...call, ...keptOf(call, before) } },
   };
 }
 
-/** What a call keeps when news of it come as a whole. @param {Call} call @param {Call|undefined} known */
-const keptOf = (call, known) => ({
-  stoppingAt: call.stoppingAt ?? known?.stoppingAt ?? null,
-  approval: call.approval ?? known?.approval ?? null,
-  title: call.title || (known?.title ?? ""),
+/** The fields that a call keeps when the whole call is replaced. @param {Call} call @param {Call|undefined} before */
+const keptOf = (call, before) => ({
+  stoppingAt: call.stoppingAt ?? before?.stoppingAt ?? null,
+  approval: call.approval ?? before?.approval ?? null,
+  title: call.title || (before?.title ?? ""),
 });
 
 /** @param {Turn} turn @param {string|undefined} toolId @param {(call: Call) => Call} change @returns {Turn} */
@@ -160,11 +190,11 @@ export function updateCall(turn, toolId, change) {
   return changed === call ? turn : { ...turn, calls: { ...turn.calls, [toolId]: changed } };
 }
 
-/** No call outlives its turn on the page. @param {Turn} turn @returns {Turn} */
+/** End all open calls of an ended turn. @param {Turn} turn @returns {Turn} */
 export const closeOpenCalls = (turn) =>
   changeOpenCalls(keepPartial(turn), (call) => ({ ...call, status: CLOSED, stoppingAt: null }));
 
-/** A turn that is being ended ends its calls. @param {Turn} turn @param {number} now @returns {Turn} */
+/** Mark the calls of a stopping turn as stopping. @param {Turn} turn @param {number} now @returns {Turn} */
 export const stopOpenCalls = (turn, now) =>
   changeOpenCalls(turn, (call) => ({ ...call, stoppingAt: call.stoppingAt ?? now }));
 
@@ -174,9 +204,9 @@ function changeOpenCalls(turn, change) {
   return { ...turn, calls: Object.fromEntries(calls) };
 }
 
-/** Text that no finished message replaced stays as it was shown, marked as cut off (H2). @param {Turn} turn @returns {Turn} */
+/** Keep streamed text without a finished message, marked as cut off (H2). @param {Turn} turn @returns {Turn} */
 function keepPartial(turn) {
-  if (!turn.partial.trim()) return turn;
+  if (!turn.partial.trim()) return turn.thoughts ? { ...turn, ...NO_TEXT } : turn;
   const html = turn.blocks.map((block) => block.html).join("");
   const cut = textItem("agent", `p${turn.items.length}`, turn.partial, { interrupted: true, html });
   const item = { ...cut, unstored: turn.partial.slice(renderedLength(turn)) };
@@ -184,26 +214,44 @@ function keepPartial(turn) {
 }
 
 /**
- * Put a piece of streamed text where it belongs. Offsets count code points. A piece that is known already, or late (its
- * step's message is whole), is dropped. A piece beyond the end marks the turn for a resync.
- * @param {Turn} known
+ * Insert a piece of streamed text. Offsets count code points. Drop a repeated piece, or a late one whose message is
+ * complete. A piece beyond the end marks the turn for a resync.
+ * @param {Turn} before
  * @param {Pick<import("../net/wire.js").TextDeltaFrame, "text"|"offset"|"step">} delta
  * @returns {Turn}
  */
-export function addDelta(known, delta) {
-  if (known.status !== "running" && known.status !== "cancelling") return known;
-  if (delta.step !== undefined && delta.step <= known.finishedStep) return known;
-  const turn = withoutRetry(known);
+export function addDelta(before, delta) {
+  if (before.status !== "running" && before.status !== "cancelling") return before;
+  if (delta.step !== undefined && delta.step <= before.finishedStep) return before;
+  const turn = withoutRetry(before);
   const points = Array.from(delta.text);
   const { offset } = delta;
   if (offset === 0) return startedAnew(turn, points);
   if (offset > turn.partialLength) return turn.needsResync ? turn : { ...turn, needsResync: true };
-  const fresh = points.slice(turn.partialLength - offset);
-  if (fresh.length === 0) return turn;
-  return { ...turn, partial: turn.partial + fresh.join(""), partialLength: turn.partialLength + fresh.length };
+  const newPoints = points.slice(turn.partialLength - offset);
+  if (newPoints.length === 0) return turn;
+  return { ...turn, partial: turn.partial + newPoints.join(""), partialLength: turn.partialLength + newPoints.length };
 }
 
-/** All of the text so far; what is rendered stays if the text still begins so. @param {Turn} turn @param {ReadonlyArray<string>} points @returns {Turn} */
+/**
+ * Insert a piece of the thoughts. Missed pieces cannot be requested before the message arrives, so later ones follow an
+ * ellipsis.
+ * @param {Turn} before
+ * @param {Pick<import("../net/wire.js").ThoughtDeltaFrame, "text"|"offset"|"step">} delta
+ * @returns {Turn}
+ */
+export function addThoughts(before, { text, offset, step }) {
+  if (before.status !== "running" || step <= before.finishedStep) return before;
+  const turn = withoutRetry(before);
+  const points = Array.from(text);
+  const end = offset + points.length;
+  if (offset === 0) return { ...turn, thoughts: text, thoughtsLength: end };
+  if (offset > turn.thoughtsLength) return { ...turn, thoughts: `${turn.thoughts}… ${text}`, thoughtsLength: end };
+  const newText = points.slice(turn.thoughtsLength - offset).join("");
+  return newText ? { ...turn, thoughts: turn.thoughts + newText, thoughtsLength: end } : turn;
+}
+
+/** Set the whole text so far. Rendered blocks stay if the text still begins with them. @param {Turn} turn @param {ReadonlyArray<string>} points @returns {Turn} */
 function startedAnew(turn, points) {
   const partial = points.join("");
   const isKept = partial.startsWith(turn.partial.slice(0, renderedLength(turn)));
@@ -216,11 +264,11 @@ function startedAnew(turn, points) {
   };
 }
 
-/** How much of the streaming text is rendered, in a JS string. @param {Turn} turn */
+/** The rendered length of the streaming text, as a JS string length. @param {Turn} turn */
 export const renderedLength = ({ blocks }) => blocks.at(-1)?.length ?? 0;
 
 /**
- * Add finished blocks of the streaming text: each once, behind the ones before it.
+ * Add finished blocks of the streaming text, each once and in order.
  * @param {Turn} turn
  * @param {import("../net/wire.js").TextHtmlFrame} frame
  * @returns {Turn}
@@ -228,25 +276,26 @@ export const renderedLength = ({ blocks }) => blocks.at(-1)?.length ?? 0;
 export function addBlocks(turn, { offset, end, html }) {
   if (offset !== (turn.blocks.at(-1)?.end ?? 0) || end <= offset || end > turn.partialLength) return turn;
   let length = renderedLength(turn);
-  for (let left = end - offset; left > 0; left -= 1) length += (turn.partial.codePointAt(length) ?? 0) > 0xffff ? 2 : 1;
+  for (let remaining = end - offset; remaining > 0; remaining -= 1)
+    length += (turn.partial.codePointAt(length) ?? 0) > 0xffff ? 2 : 1;
   return { ...turn, blocks: [...turn.blocks, { end, length, html }] };
 }
 
-/** What went wrong, and when it is tried again. @param {Turn} turn @param {Readonly<{code: string, message: string, reason?: string, wait_ms?: number|null}>} told @param {number} saidAt monotonic ms @returns {Turn} */
-export function withNotice(turn, told, saidAt) {
-  const { code, message, reason, wait_ms: wait } = told;
+/** The reason and time of the next retry. @param {Turn} turn @param {Readonly<{code: string, message: string, reason?: string, wait_ms?: number|null}>} notice @param {number} saidAt monotonic ms @returns {Turn} */
+export function withNotice(turn, notice, saidAt) {
+  const { code, message, reason, wait_ms: wait } = notice;
   const retry = wait == null ? null : { reason: reason ?? "", at: saidAt + wait };
   return { ...turn, errorCode: code, errorMessage: message, retry };
 }
 
-/** The note that a request is repeated is over with the answer, and with the turn. @param {Turn} turn @returns {Turn} */
+/** Remove the retry note when the answer or the end of the turn arrives. @param {Turn} turn @returns {Turn} */
 export function withoutRetry(turn) {
   return turn.errorCode === "retrying" ? { ...turn, errorCode: "", errorMessage: "", retry: null } : turn;
 }
 
 /** @param {ReadonlyArray<Turn>} turns @param {string|undefined} id @param {(turn: Turn) => Turn} change @returns {ReadonlyArray<Turn>} */
 export function mapTurn(turns, id, change) {
-  const place = turns.findLastIndex((turn) => turn.id === id); // the one that changes is one of the last
+  const place = turns.findLastIndex((turn) => turn.id === id); // a changed turn is usually one of the last
   const turn = turns[place];
   const changed = turn && change(turn);
   if (!changed || changed === turn) return turns;
@@ -256,8 +305,8 @@ export function mapTurn(turns, id, change) {
 }
 
 /**
- * The turns that a new form of a message has replaced: that message's own and all behind it. Where it is not shown, all that
- * are shown stand behind it.
+ * Mark the turns that an edited message replaced: the message's turn and all later ones. If that turn is not shown, all
+ * shown turns are later.
  * @param {ReadonlyArray<Turn>} turns @param {string} from @param {string} by @returns {ReadonlyArray<Turn>}
  */
 export function replaced(turns, from, by) {
@@ -267,5 +316,9 @@ export function replaced(turns, from, by) {
   );
 }
 
-/** What a turn has cost, in and out. @param {Readonly<Record<string, number>>} [usage] */
+/** How much of the model's context window is used after the last step of a turn, from 0 to 1; 0 = unknown. @param {Readonly<Record<string, number>>} [usage] */
+export const fullnessOf = (usage = {}) =>
+  usage.context_window ? Math.min((usage.context_tokens ?? 0) / usage.context_window, 1) : 0;
+
+/** The tokens of a turn, input and output. @param {Readonly<Record<string, number>>} [usage] */
 export const tokensOf = (usage = {}) => (usage.input_tokens ?? 0) + (usage.output_tokens ?? 0);

@@ -1,15 +1,15 @@
-/** Speech in, without a browser: what was heard of our own voice, and when a microphone that ends by itself goes on. */
+/** Browser-independent speech input: detects the page's own voice, and restarts a microphone that stopped by itself. */
 
-/** A recogniser may hear the end of an answer a little after it was spoken. */
+/** A recogniser may report the end of an answer shortly after it was spoken. */
 export const ECHO_MS = 300;
-/** The longest that speech takes whose end nobody tells: to begin, and for each character. */
+/** The maximum duration of speech without an end event: a base, plus a time per character. */
 const START_MS = 10_000;
 const CHARACTER_MS = 300;
 const FAST_END_MS = 1_000;
 const MAX_FAST_ENDS = 3;
 const FIRST_PAUSE_MS = 250;
 
-/** Knows what the page says aloud, so that the page does not take it for the person's words. */
+/** Tracks the page's own speech, so that the page does not mistake it for the person's words. */
 export class EchoFilter {
   #words = new Set();
   #until = 0;
@@ -25,14 +25,14 @@ export class EchoFilter {
     this.#until = now + ECHO_MS;
   }
 
-  /** Whether all of it is in what is spoken now. No answer has a cancel word, so none is ever dropped. @param {string} heard @param {number} now */
-  isEcho(heard, now) {
-    const words = wordsOf(heard);
+  /** Whether the page itself is saying all of these words. Spoken answers contain no cancel word, so no cancel is ignored. @param {string} text @param {number} now */
+  isEcho(text, now) {
+    const words = wordsOf(text);
     return now < this.#until && words.every((word) => this.#words.has(word));
   }
 }
 
-/** Recognisers end after some seconds of silence: they start again, later each time, unless they fail at once. */
+/** Restarts recognisers, which stop after some seconds of silence, with growing pauses, unless they fail immediately. */
 export class RestartPolicy {
   #startedAt = 0;
   #fastEnds = 0;

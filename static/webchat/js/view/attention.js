@@ -1,13 +1,17 @@
-/** What tells a person in another tab that decisions are wanted or a long turn has ended: the page's title, and the way back. */
+/** Draws attention in another tab to pending decisions and ended turns: page title, back link, notifications. */
 
-import { openQuestions, questionsElsewhere } from "../state/overview.js";
+import { askedCall, askedCount, newForms, openQuestions, questionsElsewhere } from "../state/overview.js";
 import { isTurnOver } from "../state/status.js";
+import { browserStorage } from "../state/storage.js";
 import { byId } from "./dom.js";
-import { wasLong } from "./turn_notification.js";
+import { askedLabel, formLabel } from "./labels.js";
 
 /** @typedef {import("../state/types.js").State} State */
-/** @typedef {import("./tool_call.js").View} View */
+/** @typedef {import("./dom.js").View} View */
+/** @typedef {import("../state/types.js").Turn} Turn */
+/** @typedef {import("./i18n.js").I18n} I18n */
 
+/** Shows in the title and at the back link what waits for the person. */
 export class Attention {
   #back = byId(document, "back", HTMLAnchorElement);
   #title = document.title;
@@ -23,12 +27,12 @@ export class Attention {
     return this.#title;
   }
 
-  /** The conversation got its title. @param {string} title */
+  /** Set the title of the conversation. @param {string} title */
   name(title) {
     this.#title = `${title} · ${document.title.split(" · ").at(-1)}`;
   }
 
-  /** Return the long turn that has ended out of sight, if one did. @param {State} before @param {State} after */
+  /** Return a long turn that ended while the page was hidden, if any. @param {State} before @param {State} after */
   ended(before, after) {
     if (document.visibilityState === "visible") return null;
     const wasAtWork = new Set(before.turns.filter(({ status }) => !isTurnOver(status)).map(({ id }) => id));
@@ -38,15 +42,78 @@ export class Attention {
     return turn;
   }
 
+  /** The texts of new questions; empty = none. @param {State} before @param {State} after @param {import("./i18n.js").I18n} i18n */
+  asked(before, after, i18n) {
+    const keysBefore = new Set(openQuestions(before));
+    const key = before.phase === "ready" ? openQuestions(after).find((each) => !keysBefore.has(each)) : undefined;
+    const call = key === undefined ? null : askedCall(after, key);
+    if (call) return askedLabel(i18n, call);
+    const form = before.phase === "ready" ? newForms(before, after)[0] : undefined;
+    if (form) return formLabel(i18n, form);
+    const here = this.#conversationId;
+    const isElsewhere = before.latest && questionsElsewhere(after, here) > questionsElsewhere(before, here);
+    return isElsewhere ? i18n.text("say_asked_elsewhere") : "";
+  }
+
   /** @param {State} state @param {Pick<View, "i18n">} view */
   render(state, { i18n }) {
     if (document.visibilityState === "visible") this.#hasEnded = false;
     const elsewhere = questionsElsewhere(state, this.#conversationId);
-    const asked = openQuestions(state).length + elsewhere;
-    const ended = this.#hasEnded ? i18n.text("title_ended", { title: this.#title }) : this.#title;
-    const title = asked > 0 ? i18n.text("title_asked", { n: asked, title: this.#title }) : ended;
+    const count = askedCount(state) + elsewhere;
+    const idleTitle = this.#hasEnded ? i18n.text("title_ended", { title: this.#title }) : this.#title;
+    const title = count > 0 ? i18n.text("title_asked", { n: count, title: this.#title }) : idleTitle;
     if (document.title !== title) document.title = title;
     this.#back.toggleAttribute("data-asked", elsewhere > 0);
     this.#back.setAttribute("aria-label", elsewhere > 0 ? i18n.count("back_asked", elsewhere) : i18n.text("back"));
+  }
+}
+
+const KEY = "webchat-notifications";
+const LONG_MS = 10_000;
+
+/** Whether the turn was so long that the person may have left the page. @param {Turn} turn */
+const wasLong = ({ durationMs }) => (durationMs ?? 0) >= LONG_MS;
+
+/** Notifies a person in another tab, if the person has allowed it with the button. */
+export class TurnNotification {
+  #button = byId(document, "notifications", HTMLButtonElement);
+  #i18n;
+  #onProblem;
+
+  /** @param {I18n} i18n @param {(text: string) => void} onProblem */
+  constructor(i18n, onProblem) {
+    this.#i18n = i18n;
+    this.#onProblem = onProblem;
+    this.#button.hidden = !("Notification" in window);
+    this.#button.addEventListener("click", () => void this.#toggle());
+    this.#show();
+  }
+
+  /** @param {string} title @param {string} text */
+  tell(title, text) {
+    if (!this.#isOn()) return;
+    try {
+      const notification = new Notification(title, { body: text, tag: location.pathname });
+      notification.addEventListener("click", () => window.focus());
+    } catch {
+      // phone browsers have the constructor but show no notifications
+    }
+  }
+
+  #isOn() {
+    return !this.#button.hidden && Notification.permission === "granted" && browserStorage.getItem(KEY) === "on";
+  }
+
+  /** Permission is requested only here. */
+  async #toggle() {
+    const isWanted = !this.#isOn();
+    if (isWanted && (await Notification.requestPermission()) !== "granted")
+      this.#onProblem(this.#i18n.text("notifications_denied"));
+    else browserStorage.setItem(KEY, isWanted ? "on" : "off");
+    this.#show();
+  }
+
+  #show() {
+    this.#button.setAttribute("aria-pressed", String(this.#isOn()));
   }
 }

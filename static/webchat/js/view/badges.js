@@ -1,19 +1,19 @@
-/** The badges of conversations in a list: a shape and a text for each status, and for what was not looked at. */
+/** The badges of conversations in a list: a shape and a text for each status, and for unread ones. */
 
-import { openQuestions } from "../state/overview.js";
+import { askedCount } from "../state/overview.js";
 import { activeTurn } from "../state/reducer.js";
 import { setText } from "./dom.js";
 
 /** @typedef {import("../state/types.js").State} State */
-/** @typedef {import("../state/read_marks.js").ReadMarks} ReadMarks */
+/** @typedef {import("../state/storage.js").ReadMarks} ReadMarks */
 /** @typedef {import("./i18n.js").I18n} I18n */
-/** @typedef {Readonly<{standing: string, asked: number, toolsRunning: number, isQueued: boolean}>} Badge `standing` empty = at rest. */
+/** @typedef {Readonly<{standing: string, asked: number, toolsRunning: number, isQueued: boolean}>} Badge `standing` empty = idle. */
 
 /** @type {Badge} */
-const AT_REST = { standing: "", asked: 0, toolsRunning: 0, isQueued: false };
+const IDLE = { standing: "", asked: 0, toolsRunning: 0, isQueued: false };
 const AT_WORK = new Set(["running", "cancelling"]);
 
-/** What a badge says. @param {Badge} badge @param {I18n} i18n */
+/** The text of a badge. @param {Badge} badge @param {I18n} i18n */
 export function badgeText({ standing, asked, toolsRunning, isQueued }, i18n) {
   if (standing === "asking") return i18n.count("mark_asking", asked);
   if (standing !== "working") return standing && i18n.text(`mark_${standing}`);
@@ -29,32 +29,33 @@ function showBadge(mark, badge, i18n) {
   if (words) setText(words, badgeText(badge, i18n));
 }
 
-/** Show the badges of a list; a conversation without one is at rest, and may be unread. @param {ReadonlyMap<string, Badge>} badges @param {ReadMarks} readMarks @param {I18n} i18n */
+/** Show the badges of a list. A conversation without a status is idle, but may be unread. @param {ReadonlyMap<string, Badge>} badges @param {ReadMarks} readMarks @param {I18n} i18n */
 export function showBadges(badges, readMarks, i18n) {
   for (const entry of document.querySelectorAll("li.list-entry")) {
     const { key = "", seq } = /** @type {HTMLElement} */ (entry).dataset;
     const mark = entry.querySelector(".mark");
     if (!(mark instanceof HTMLElement)) continue;
     const isUnread = readMarks.isUnread(key, Number(seq));
-    const badge = badges.get(key) ?? AT_REST;
-    showBadge(mark, badge.standing === "" && isUnread ? { ...AT_REST, standing: "unread" } : badge, i18n);
+    const badge = badges.get(key) ?? IDLE;
+    showBadge(mark, badge.standing === "" && isUnread ? { ...IDLE, standing: "unread" } : badge, i18n);
   }
 }
 
-/** How the conversation stands that the page shows. @param {State} state @returns {Badge} */
+/** The status of the conversation on this page. @param {State} state @returns {Badge} */
 export function standingHere(state) {
-  const asked = openQuestions(state).length;
+  const asked = askedCount(state);
   const turn = activeTurn(state);
-  if (asked > 0) return { ...AT_REST, standing: "asking", asked };
-  if (state.parked) return { ...AT_REST, standing: "parked" };
+  if (asked > 0) return { ...IDLE, standing: "asking", asked };
+  if (state.parked) return { ...IDLE, standing: "parked" };
   if (turn !== null) {
     const toolsRunning = Object.values(turn.calls).filter(({ status }) => AT_WORK.has(status)).length;
-    return { ...AT_REST, standing: "working", toolsRunning, isQueued: turn.status === "queued" };
+    if (state.connection.frozenAt !== null) return { ...IDLE, standing: "unknown" };
+    return { ...IDLE, standing: "working", toolsRunning, isQueued: turn.status === "queued" };
   }
-  return { ...AT_REST, standing: state.turns.at(-1)?.status === "interrupted" ? "interrupted" : "" };
+  return { ...IDLE, standing: state.turns.at(-1)?.status === "interrupted" ? "interrupted" : "" };
 }
 
-/** The badges that a chat page shows. @param {State} state @param {string} conversationId the conversation of the page @returns {Map<string, Badge>} */
+/** The badges on a chat page. @param {State} state @param {string} conversationId the conversation of the page @returns {Map<string, Badge>} */
 export function badgesOf(state, conversationId) {
   const others = state.otherConversations.map(
     ({ conversationId: id, askedIn, ...badge }) => /** @type {const} */ ([id, { ...badge, asked: askedIn.length }]),

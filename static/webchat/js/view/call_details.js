@@ -1,6 +1,5 @@
-/** What the card of a call shows when it is opened: the tool, its limit, its arguments, its output and its result. */
+/** The details of an open card: the tool, its limit, arguments, output and result. */
 
-import { readableInput } from "../state/approval.js";
 import { lengthOf } from "../state/calls.js";
 import { isCallOver } from "../state/status.js";
 import { attachmentList } from "./attachments.js";
@@ -9,12 +8,12 @@ import { element, focusedBeside, setText } from "./dom.js";
 import { limitChangeLabel, limitFact, toolLabel } from "./labels.js";
 
 /** @typedef {import("../state/types.js").Call} Call */
-/** @typedef {import("./tool_call.js").View} View */
-/** @typedef {(tell: (whole: string|null) => void) => void} AskForResult Asks for the whole result; tells null where it cannot be had. */
+/** @typedef {import("./dom.js").View} View */
+/** @typedef {(tell: (whole: string|null) => void) => void} AskForResult Fetches the whole result, and passes it to `tell`; null = it cannot be fetched. */
 
 const COPIED_MS = 1_500;
 
-/** The opened part of one card. */
+/** The details of one card. */
 export class CallDetails {
   element = element("div", { class: "call-body", hidden: "" });
   #askForResult;
@@ -31,12 +30,12 @@ export class CallDetails {
   #cut = element("span", { class: "call-cut" });
   #results = element("section", { hidden: "" });
   #images = element("div", { class: "call-images", hidden: "" });
-  /** The whole result, once it was asked for. @type {string|null} */
+  /** The whole result, if it was requested. @type {string|null} */
   #whole = null;
-  /** @type {unknown} */
-  #shownInput = undefined;
+  /** @type {Call["arguments"]|null} */
+  #shownArguments = null;
 
-  /** @param {AskForResult} askForResult @param {string} address where the whole result is */
+  /** @param {AskForResult} askForResult @param {string} address the URL of the whole result */
   constructor(askForResult, address) {
     this.#askForResult = askForResult;
     this.#download.setAttribute("href", `${address}?download=true`);
@@ -73,7 +72,7 @@ export class CallDetails {
     this.#showProgress(call);
     this.#output.hidden = !isRunning || !call.tail;
     if (!this.#output.hidden) setText(this.#tail, call.tail);
-    if (this.#shownInput !== call.input) this.#showInput(call, i18n);
+    if (this.#shownArguments !== call.arguments) this.#showArguments(call, i18n);
     this.#results.hidden = call.result === null;
     if (call.result === null) return;
     this.#showImages(call, view);
@@ -106,9 +105,9 @@ export class CallDetails {
     /** @type {Array<[string, string]>} */
     const facts = [[i18n.text("tool_name"), `${call.name}${server}`]];
     if (hasLimit) facts.push([i18n.text("limit"), limit.filter(Boolean).join("; ")]);
-    const wanted = facts.map(([name, value]) => `${name}\n${value}`).join("\n");
-    if (this.#facts.dataset.shown === wanted) return;
-    this.#facts.dataset.shown = wanted;
+    const key = facts.map(([name, value]) => `${name}\n${value}`).join("\n");
+    if (this.#facts.dataset.shown === key) return;
+    this.#facts.dataset.shown = key;
     this.#facts.replaceChildren(
       ...facts.map(([name, value]) =>
         element("div", {}, element("dt", { text: name }), element("dd", { text: value })),
@@ -127,12 +126,12 @@ export class CallDetails {
   }
 
   /** @param {Call} call @param {import("./i18n.js").I18n} i18n */
-  #showInput(call, i18n) {
-    this.#shownInput = call.input;
-    this.#arguments.replaceChildren(...argumentNodes(call.input, i18n));
+  #showArguments(call, i18n) {
+    this.#shownArguments = call.arguments;
+    this.#arguments.replaceChildren(...argumentNodes(call.arguments, i18n));
   }
 
-  /** The button keeps the focus until the result has it, unless the person has gone elsewhere. @param {import("./i18n.js").I18n} i18n @param {() => void} [then] */
+  /** Move the focus from the button to the result, unless the person has moved it elsewhere. @param {import("./i18n.js").I18n} i18n @param {() => void} [then] */
   #fetch(i18n, then = () => {}) {
     this.#showAll.ariaDisabled = "true";
     this.#askForResult((whole) => {
@@ -150,7 +149,7 @@ export class CallDetails {
     });
   }
 
-  /** What is copied is the whole result, shown or not. @param {import("./i18n.js").I18n} i18n */
+  /** Copy the whole result, even if only a part is shown. @param {import("./i18n.js").I18n} i18n */
   #copyResult(i18n) {
     if (!this.#showAll.hidden) {
       this.#fetch(i18n, () => this.#copyResult(i18n));
@@ -164,9 +163,9 @@ export class CallDetails {
   }
 }
 
-/** The arguments of a call, each readable; what would hide something is written out. @param {unknown} input @param {import("./i18n.js").I18n} i18n @returns {Array<HTMLElement>} */
-export function argumentNodes(input, i18n) {
-  const parts = readableInput(input).map(({ name, value }) => {
+/** The readable arguments of a call. @param {Call["arguments"]} all @param {import("./i18n.js").I18n} i18n @returns {Array<HTMLElement>} */
+export function argumentNodes(all, i18n) {
+  const parts = all.map(({ name, value }) => {
     const label = name || i18n.text("arguments");
     const text = element("pre", { class: "call-text", tabindex: "0", "aria-label": label, text: value });
     return element("div", {}, element("dt", { text: label }), element("dd", {}, text));

@@ -1,33 +1,24 @@
-/** One chat: reads its settings and texts from the template, and joins its parts. Several may stand on one page. */
+/** Start here: one chat. Reads its settings and texts from the template, and connects its parts. A page may have several. */
 
 import { Conversation } from "../state/conversation.js";
-import { Outbox } from "../state/outbox.js";
-import { openQuestions } from "../state/overview.js";
+import { askedCount } from "../state/overview.js";
 import { activeTurn, isAtWork } from "../state/reducer.js";
-import { StopWords } from "../state/stop_words.js";
-import { tabStorage } from "../state/storage.js";
-import { announcementsOf, spokenAnswers, TierWatch, withdrawnTexts } from "./announcements.js";
-import { Announcer } from "./announcer.js";
-import { AttachmentTray } from "./attachment_tray.js";
-import { BackgroundList } from "./background_list.js";
-import { listenToBrowser } from "./browser_events.js";
+import { Outbox, tabStorage } from "../state/storage.js";
+import { Announcer, announcementsOf, LossWatch, spokenAnswers, TierWatch, withdrawnTexts } from "./announcer.js";
+import { AttachmentTray } from "./attachments.js";
+import { listenToBrowser, listenToKeys, listenToTranscript } from "./chat_events.js";
 import { ChatSettings } from "./chat_settings.js";
 import { Composer } from "./composer.js";
-import { ConnectionIndicator } from "./connection_indicator.js";
 import { ConversationOpener } from "./conversation_opener.js";
+import { BackgroundList, ContextMeter, QueueChips, RunningBar } from "./dock.js";
 import { byId, drawWithFocus, jsonIn, writingPlace } from "./dom.js";
+import { FormPanel } from "./form_panel.js";
 import { I18n } from "./i18n.js";
-import { listenToKeys } from "./keyboard.js";
-import { LossWatch } from "./loss_watch.js";
-import { MessageSender } from "./message_sender.js";
-import { Notice } from "./notice.js";
-import { PageLayout } from "./page_layout.js";
+import { AnswerWords, MessageSender, StopWords } from "./message_sender.js";
+import { ConnectionIndicator, Notice, PageLayout } from "./page_layout.js";
 import { QuestionPanel } from "./question_panel.js";
-import { QueueChips } from "./queue_chips.js";
-import { RunningBar } from "./running_bar.js";
 import { StopQuestion } from "./stop_question.js";
 import { ChatTranscriptElement } from "./transcript.js";
-import { listenToTranscript, wishesOf } from "./transcript_events.js";
 import { Voice } from "./voice.js";
 
 /** @typedef {import("../state/types.js").State} State */
@@ -52,7 +43,9 @@ export class Chat {
   #bar;
   #queue;
   #background;
+  #context;
   #question;
+  #form;
   #tiers = new TierWatch();
   #loss;
   #conversation;
@@ -92,8 +85,10 @@ export class Chat {
       },
       leave,
     });
+    this.#context = new ContextMeter(root);
     this.#background = new BackgroundList(root, { stop: (turnId) => this.#conversation.stopWork(turnId), leave });
     this.#question = new QuestionPanel(root, (...answer) => this.#conversation.decide(...answer), leave);
+    this.#form = new FormPanel(root, (...answer) => this.#conversation.answer(...answer), leave);
     this.#conversation = this.#newConversation();
     this.#opener = this.#newOpener();
     this.#tray = this.#newTray();
@@ -124,12 +119,27 @@ export class Chat {
       composer: this.#composer,
       tray: this.#tray,
       stopWords: new StopWords(jsonIn(this.#root, "webchat-stop-words")),
+      answers: new AnswerWords({ approve: this.#i18n.text("words_yes"), deny: this.#i18n.text("words_no") }),
       askToStop: (message) => this.#stopQuestion.ask(message),
+      askToDecide: (decision, message) => this.#askToDecide(decision, message),
       onSent: (before) => {
         this.#transcript.showSent(before);
         this.#opener.make();
       },
     });
+  }
+
+  /** Handle "yes" or "no" while a question is open, because it may be the answer. @param {"approve"|"deny"} decision @param {import("./stop_question.js").DoubtfulMessage} message @returns {boolean} whether it is asked */
+  #askToDecide(decision, message) {
+    const { asked } = this.#question;
+    if (!asked) return false;
+    this.#stopQuestion.ask(message, {
+      title: this.#i18n.text("answer_asked"),
+      label: this.#i18n.text(decision === "approve" ? "allow_once" : "deny"),
+      about: asked,
+      act: () => this.#question.answer(decision, asked),
+    });
+    return true;
   }
 
   #newTray() {
@@ -150,6 +160,7 @@ export class Chat {
       send: byId(this.#root, "send", HTMLButtonElement),
       storageKey: () => this.#settings.draftKey,
       onSend: (text) => this.#sender.sendTyped(text),
+      onEmptyCommand: () => this.#question.answer("approve", this.#question.asked),
       files: () => this.#tray,
       signal: this.#closing.signal,
     });
@@ -159,9 +170,11 @@ export class Chat {
     return new Voice({
       button: byId(this.#root, "voice", HTMLButtonElement),
       note: byId(this.#root, "voice-note", HTMLElement),
+      sends: byId(this.#root, "voice-sends", HTMLInputElement),
       announcer: this.#announcer,
       i18n: this.#i18n,
       onSaid: (text) => this.#sender.sendSpoken(text),
+      onDictated: (text) => this.#sender.dictate(text),
       signal: this.#closing.signal,
     });
   }
@@ -181,7 +194,7 @@ export class Chat {
     this.#conversation.restore();
     this.#opener.open({ isNew });
     this.#composer.sendEarly();
-    const isAwaited = isNew || this.#root === document; // in a page of somebody else it takes nobody's focus
+    const isAwaited = isNew || this.#root === document; // an embedded chat does not take the focus of its host page
     if (isAwaited && matchMedia("(hover: hover)").matches) this.#composer.focus();
     this.schedule();
   }
@@ -198,7 +211,7 @@ export class Chat {
     });
   }
 
-  /** End all that it does; its elements are of no use any more. */
+  /** Stop the chat. Its elements cannot be used any more. */
   close() {
     this.#closing.abort();
     clearInterval(this.#clock);
@@ -209,7 +222,7 @@ export class Chat {
     const { signal } = this.#closing;
     const conversation = this.#conversation;
     const parts = { conversation, sender: this.#sender, transcript: this.#transcript, settings: this.#settings };
-    listenToTranscript(this.#transcript, wishesOf(parts), signal);
+    listenToTranscript(parts, signal);
     listenToBrowser({
       connection: this.#opener,
       onInSight: () => this.schedule(),
@@ -255,7 +268,7 @@ export class Chat {
     ];
   }
 
-  /** By a scroll, too, it comes and goes: then `Tab` goes on from where it was. */
+  /** Scrolling also shows and hides the button, so `Tab` continues from its place. */
   #showMore() {
     this.#latest.hidden = !this.#transcript.hasMore;
   }
@@ -265,12 +278,12 @@ export class Chat {
     writingPlace(this.#root).focus();
   }
 
-  /** Not while something is on its way that belongs to this conversation. */
+  /** Start a new conversation, unless messages of this one are still being sent. */
   #beginAnew() {
     if (!this.#conversation.hasUnsent) this.#surroundings.onBegin?.();
   }
 
-  /** The button stays under the finger; when there is nothing earlier any more, the focus goes to the conversation. */
+  /** Keep the button in place. When there are no earlier messages, move the focus to the conversation. */
   async #showEarlier() {
     const count = await this.#conversation.showEarlier(this.#settings.messagesUrl);
     if (count === 0) return;
@@ -280,7 +293,7 @@ export class Chat {
 
   /** @param {State} before @param {State} after */
   #changed(before, after) {
-    if (openQuestions(before).length > 0 && openQuestions(after).length === 0) this.#announcer.calm();
+    if (askedCount(before) > 0 && askedCount(after) === 0) this.#announcer.calm();
     for (const text of withdrawnTexts(before, after, this.#i18n)) this.#announcer.takeBack(text);
     for (const announcement of announcementsOf(before, after, this.#i18n)) this.#announcer.say(announcement);
     for (const answer of spokenAnswers(before, after)) this.#voice.speak(answer);
@@ -289,7 +302,7 @@ export class Chat {
     this.schedule();
   }
 
-  /** Draw it anew before the next frame. */
+  /** Schedule a redraw before the next frame. */
   schedule() {
     if (this.#isScheduled) return;
     this.#isScheduled = true;
@@ -315,10 +328,13 @@ export class Chat {
     this.#notice.render(state, view);
     this.#connection.render(state, view);
     this.#question.render(state, view);
+    this.#form.render(state, view);
     this.#bar.render(state, view);
     this.#queue.render(state, view);
     this.#background.render(state, view);
+    this.#context.render(state, view);
     if (!isAtWork(state)) this.#stopQuestion.dismiss();
+    this.#stopQuestion.dismissUnless(this.#question.asked);
     this.#composer.label(this.#i18n.text(activeTurn(state) ? "queue" : "send"));
     this.#surroundings.onRendered?.(state, view);
   }
@@ -330,6 +346,7 @@ export class Chat {
     this.#connection.render(state, view);
     this.#bar.render(state, view);
     this.#question.tick(view);
+    this.#form.tick(view);
     this.#loss.tick(state, view);
     if (!isAtWork(state)) return;
     this.#background.render(state, view);

@@ -1,10 +1,10 @@
-/** What the template says of a chat: whose it is, which conversation it shows, and where things are. */
+/** The settings of a chat from the template: its user, conversation and URLs. */
 
 import { newId } from "../state/conversation.js";
 import { tabStorage } from "../state/storage.js";
 
 /** @typedef {import("../state/types.js").State} State */
-/** @typedef {import("./tool_call.js").View} View */
+/** @typedef {import("./dom.js").View} View */
 
 /**
  * @typedef {Readonly<{
@@ -13,32 +13,32 @@ import { tabStorage } from "../state/storage.js";
  *   onStored?: () => void,
  *   onBegin?: () => void,
  *   onFound?: (page: string) => void,
- * }>} Surroundings What the page around a chat wants to know of it; `onStored`: another tab has written something down;
- *   `onBegin`: the person wants a new conversation; `onFound`: there is one now, with a page of its own.
+ * }>} Surroundings Callbacks to the page around a chat. `onStored`: another tab has changed the storage;
+ *   `onBegin`: the person starts a new conversation; `onFound`: the conversation now exists and has a page.
  */
 
 export class ChatSettings {
-  #given;
-  /** The conversation that is shown; empty while there is none. */
+  #dataset;
+  /** The shown conversation, or empty if there is none yet. */
   conversationId;
-  /** The id that a new conversation gets. */
+  /** The id for a new conversation. */
   idToBe;
 
   /** @param {HTMLElement} chat */
   constructor(chat) {
-    this.#given = chat.dataset;
+    this.#dataset = chat.dataset;
     this.idToBe = chat.dataset.conversationId ?? "";
     this.conversationId = this.isNew ? "" : this.idToBe;
   }
 
-  /** Whether nobody has written here yet: the first message makes the conversation. */
+  /** Whether the first message will create the conversation. */
   get isNew() {
-    return this.#given.new !== undefined;
+    return this.#dataset.new !== undefined;
   }
 
-  /** Where the page names no conversation: the one that was here last in this tab, to which what is unsent belongs. */
+  /** The last conversation in this tab, to which unsent messages belong if the page names no conversation. */
   get lastId() {
-    return this.#given.conversationId ? "" : (tabStorage.getItem(this.#lastIdKey) ?? "");
+    return this.#dataset.conversationId ? "" : (tabStorage.getItem(this.#lastIdKey) ?? "");
   }
 
   get #lastIdKey() {
@@ -46,61 +46,61 @@ export class ChatSettings {
   }
 
   get user() {
-    return this.#given.user ?? "";
+    return this.#dataset.user ?? "";
   }
 
   get agent() {
-    return this.#given.agent ?? "";
+    return this.#dataset.agent ?? "";
   }
 
-  /** Under which name this browser keeps what is unsent here. */
+  /** The storage key of unsent messages. */
   get place() {
-    return this.#given.conversationId || `with ${this.agent}`;
+    return this.#dataset.conversationId || `with ${this.agent}`;
   }
 
-  /** Under which name it keeps what is being written. That of an empty page is there on the next one, too. */
+  /** The storage key of the draft. All empty pages share one draft. */
   get draftKey() {
     return `draft:${this.user}:${this.isNew ? "new" : this.place}`;
   }
 
   get conversationsUrl() {
-    return this.#given.conversationsUrl ?? "";
+    return this.#dataset.conversationsUrl ?? "";
   }
 
   get resultUrl() {
-    return this.#given.resultUrl ?? "";
+    return this.#dataset.resultUrl ?? "";
   }
 
   get messagesUrl() {
-    return this.#filledIn(this.#given.messagesUrl, this.conversationId);
+    return this.#filledIn(this.#dataset.messagesUrl, this.conversationId);
   }
 
-  /** There is to be a conversation, whose id the page may have chosen. @param {string} [id] */
+  /** Prepare a new conversation with the page's id, if it has one. @param {string} [id] */
   begin(id = newId()) {
-    if (this.#given.conversationId) return;
+    if (this.#dataset.conversationId) return;
     this.idToBe = id;
     tabStorage.setItem(this.#lastIdKey, id);
   }
 
-  /** The conversation is there. @param {string} id */
+  /** Record that the conversation exists. @param {string} id */
   found(id) {
     this.begin(id);
     this.conversationId = id;
-    delete this.#given.new;
+    delete this.#dataset.new;
   }
 
   get socketUrl() {
     const scheme = location.protocol === "https:" ? "wss:" : "ws:";
-    return `${scheme}//${location.host}${this.#filledIn(this.#given.socketPath, this.conversationId)}`;
+    return `${scheme}//${location.host}${this.#filledIn(this.#dataset.socketPath, this.conversationId)}`;
   }
 
-  /** The page of a conversation. @param {string} id */
+  /** The URL of a conversation's page. @param {string} id */
   pageOf(id) {
-    return this.#filledIn(this.#given.conversationUrl, id);
+    return this.#filledIn(this.#dataset.conversationUrl, id);
   }
 
   /** @param {string|undefined} pattern @param {string} id */
   #filledIn(pattern = "", id) {
-    return pattern.replace(this.#given.placeholderId ?? "", encodeURIComponent(id));
+    return pattern.replace(this.#dataset.placeholderId ?? "", encodeURIComponent(id));
   }
 }

@@ -1,5 +1,6 @@
-/** The form in which the person writes: sends with Enter, keeps what is unsent, grows with its text. */
+/** The message form: sends with Enter, stores the draft, grows with its text. */
 
+import { spaced } from "../state/dictation.js";
 import { tabStorage } from "../state/storage.js";
 import { isComposing, setText } from "./dom.js";
 
@@ -9,21 +10,23 @@ import { isComposing, setText } from "./dom.js";
  *   send: HTMLButtonElement,
  *   storageKey: () => string,
  *   onSend: (text: string) => boolean,
+ *   onEmptyCommand: () => void,
  *   files: () => {isEmpty: boolean, isBusy: boolean},
  *   signal: AbortSignal,
- * }>} ComposerParts `onSend` answers whether the text was taken. */
+ * }>} ComposerParts `onSend` returns whether the text was accepted.
+ * `onEmptyCommand`: Ctrl+Enter with nothing to send. */
 
-/** Where the style sheet lets the field grow, nothing is measured here. */
+/** If the style sheet can grow the field, nothing is measured here. */
 const GROWS_BY_ITSELF = CSS.supports("field-sizing", "content");
-/** So many characters fill the field at any width: how high they are need not be known, and takes long to find out. */
+/** This many characters fill the field at any width, so their height need not be measured, which would be slow. */
 const FILLS_FIELD = 4_000;
-/** A long text is kept once nobody has typed for so long: to write it takes part of a key's time. */
+/** A long draft is stored after a pause this long, because storing it delays typing. */
 const PAUSE_MS = 250;
 
-/** One composer; its draft survives a reload of the page. */
+/** A composer whose draft survives a reload of the page. */
 export class Composer {
   #parts;
-  /** Until the draft is kept; 0 if it is. */
+  /** The timer for storing the draft; 0 if it is stored. */
   #pause = 0;
 
   /** @param {ComposerParts} parts */
@@ -43,7 +46,7 @@ export class Composer {
     this.#parts.input.focus();
   }
 
-  /** Send what Enter was pressed for before this script was there; see `early_enter.js`. */
+  /** Send the text for which Enter was pressed before this script loaded; see `early_enter.js`. */
   sendEarly() {
     const { form, input } = this.#parts;
     if (!input.readOnly) return;
@@ -51,23 +54,33 @@ export class Composer {
     form.requestSubmit();
   }
 
-  /** Give a text back that was not sent; what is being written stays below it. @param {string} text */
+  /** Return an unsent text to the field, above the current draft. @param {string} text */
   restore(text) {
     const { input } = this.#parts;
     input.value = [text, input.value].filter(Boolean).join("\n");
     this.#changed();
   }
 
+  /** Type a dictated text at the caret, or over the selected text. @param {string} text */
+  insert(text) {
+    const { input } = this.#parts;
+    const { value, selectionStart, selectionEnd } = input;
+    const written = spaced(text, { before: value.slice(0, selectionStart), after: value.slice(selectionEnd) });
+    input.setRangeText(written, selectionStart, selectionEnd, "end");
+    this.#changed();
+    if (input.selectionEnd === input.textLength) input.scrollTop = input.scrollHeight;
+  }
+
   get text() {
     return this.#parts.input.value.trim();
   }
 
-  /** The files that wait have changed. */
+  /** Update the button after the files have changed. */
   refresh() {
     this.#changed();
   }
 
-  /** What is being written is kept under another name from now on. @param {string} before its name until now */
+  /** Store the draft under another key from now on. @param {string} before the old key */
   rename(before) {
     tabStorage.removeItem(before);
     this.#changed();
@@ -78,7 +91,7 @@ export class Composer {
     this.#changed();
   }
 
-  /** While a turn runs a message waits in line, and the button says so. @param {string} label */
+  /** Label the button "Queue" while a turn runs, because messages then wait. @param {string} label */
   label(label) {
     setText(this.#parts.send, label);
   }
@@ -87,7 +100,8 @@ export class Composer {
   #pressed(event) {
     if (event.key !== "Enter" || event.shiftKey || isComposing(event)) return;
     event.preventDefault();
-    this.#parts.form.requestSubmit();
+    if ((event.ctrlKey || event.metaKey) && !this.#isReady) this.#parts.onEmptyCommand();
+    else this.#parts.form.requestSubmit();
   }
 
   /** @param {Event} event */
@@ -96,12 +110,12 @@ export class Composer {
     this.sendBy(this.#parts.onSend);
   }
 
-  /** Send what is written, if it is ready. @param {(text: string) => boolean} send answers whether it was taken */
+  /** Send the draft if it is ready. @param {(text: string) => boolean} send returns whether the text was accepted */
   sendBy(send) {
     if (this.#isReady && send(this.text)) this.clear();
   }
 
-  /** A message has words or files, all of which have arrived. */
+  /** Whether there is text or a file, and all files are uploaded. */
   get #isReady() {
     const { isEmpty, isBusy } = this.#parts.files();
     return !isBusy && !(isEmpty && this.text === "");
@@ -117,10 +131,10 @@ export class Composer {
     input.toggleAttribute("data-full", isFull);
     if (GROWS_BY_ITSELF) return;
     input.style.height = "";
-    if (!isFull) input.style.height = `${input.scrollHeight}px`; // without a border; the style sheet bounds it
+    if (!isFull) input.style.height = `${input.scrollHeight}px`; // without the border; the style sheet limits it
   }
 
-  /** Keep what is unsent for a reload of the page. */
+  /** Store the draft for a reload of the page. */
   #keep() {
     if (this.#pause === 0) return;
     clearTimeout(this.#pause);

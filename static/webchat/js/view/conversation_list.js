@@ -1,14 +1,14 @@
-/** The list of conversations on a page, brought up to date from the server's own template when it is behind. */
+/** The list of conversations on a page and its search. An outdated list is refreshed from the server's own template. */
 
-import { request } from "../net/request.js";
-import { byId, pageFrom, placeAfter } from "./dom.js";
+import { request } from "../net/api.js";
+import { byId, isComposing, pageFrom, placeAfter } from "./dom.js";
 
 /** @typedef {import("../state/types.js").ListedConversation} ListedConversation */
 
 const GAP_MS = 2_000;
 const AIM_MS = 800;
 
-/** What a list shows and what was said since: tells whether it is behind. */
+/** The entries of a list and the changes since, to detect whether it is outdated. */
 export class KnownConversations {
   /** @type {Map<string, string>} */
   #titles = new Map();
@@ -20,15 +20,15 @@ export class KnownConversations {
     this.update(shown);
   }
 
-  /** A conversation that is not known, has got another title, is at rest no more or has come to rest. @param {Iterable<ListedConversation>} listed @returns {boolean} whether there was one */
+  /** Apply listed conversations. The list is outdated if one is new, renamed, or became busy or idle. @param {Iterable<ListedConversation>} listed @returns {boolean} whether the list is outdated */
   update(listed) {
     const awake = new Set();
     let isBehind = false;
     for (const { id, title, standing } of listed) {
-      const known = this.#titles.get(id);
+      const oldTitle = this.#titles.get(id);
       const isUp = standing !== "" && !this.#awake.has(id);
-      isBehind ||= known === undefined || (title !== "" && title !== known) || isUp;
-      this.#titles.set(id, title || (known ?? ""));
+      isBehind ||= oldTitle === undefined || (title !== "" && title !== oldTitle) || isUp;
+      this.#titles.set(id, title || (oldTitle ?? ""));
       if (standing !== "") awake.add(id);
     }
     isBehind ||= [...this.#awake].some((id) => !awake.has(id));
@@ -37,10 +37,10 @@ export class KnownConversations {
   }
 }
 
-/** Asks for the page again and takes over its entries; those that stay keep their elements, and so the focus. */
+/** Fetches the page again and adopts its entries. Entries that stay keep their elements and the focus. */
 export class ConversationList {
   #region;
-  #known;
+  #conversations;
   #isBehind = false;
   #isRefreshing = false;
   #aimedAt = Number.NEGATIVE_INFINITY;
@@ -50,41 +50,41 @@ export class ConversationList {
   #search = null;
 
   /**
-   * @param {HTMLElement} region what holds the list; its id is that of the page's template
-   * @param {() => void} [onShown] called when the list is as the server has it
+   * @param {HTMLElement} region the element around the list, whose id is the same on every page
+   * @param {() => void} [onShown] called when the list is up to date
    */
   constructor(region, onShown = () => {}) {
     this.#region = region;
     this.#onShown = onShown;
-    this.#known = new KnownConversations(shownIn(region));
+    this.#conversations = new KnownConversations(shownIn(region));
     region.addEventListener("pointermove", () => {
       this.#aimedAt = performance.now();
     });
   }
 
-  /** @param {Iterable<ListedConversation>} listed all that are not at rest, and whatever else is known */
+  /** @param {Iterable<ListedConversation>} listed all conversations that are not idle, and any others that are known */
   update(listed) {
-    if (this.#known.update(listed)) this.#isBehind = true;
+    if (this.#conversations.update(listed)) this.#isBehind = true;
     if (this.#isBehind) void this.refresh();
   }
 
-  /** Show only what has this in its title. @param {string} text */
+  /** Show only conversations with this text in their title. @param {string} text */
   search(text) {
     this.#search = text;
     return this.refreshNow();
   }
 
-  /** For what a person waits for; an answer that was overtaken is dropped. @returns {Promise<boolean>} whether there was one */
+  /** Refresh for an action of the person. An outdated response is dropped. @returns {Promise<boolean>} whether the list was refreshed */
   async refreshNow() {
     const look = ++this.#looks;
     const fresh = await this.#ask();
-    // Nothing moves under a pointer that is about to click.
+    // Move nothing under a pointer that is about to click.
     while (fresh && performance.now() - this.#aimedAt < AIM_MS) await pause(AIM_MS);
     if (fresh && look === this.#looks) this.#show(fresh);
     return fresh !== null;
   }
 
-  /** One look at a time, and not one after the other. The next thing that is said makes up for one that fails. */
+  /** Refresh with only one request at a time and a pause between them. The next change makes up for a failure. */
   async refresh() {
     if (this.#isRefreshing) return;
     this.#isRefreshing = true;
@@ -96,7 +96,7 @@ export class ConversationList {
     else if (this.#isBehind) void this.refresh();
   }
 
-  /** @returns {Promise<Element|null>} null where the page is not there any more: signed out, or the server is away */
+  /** @returns {Promise<Element|null>} null = the page could not be fetched, because the user is signed out or the server is unreachable */
   async #ask() {
     const address = new URL(this.#region.dataset.listUrl ?? "", location.href);
     if (this.#search !== null) {
@@ -113,9 +113,9 @@ export class ConversationList {
   #show(fresh) {
     const focused = this.#region.contains(document.activeElement) ? document.activeElement : null;
     const list = this.#region.querySelector("ul");
-    const made = fresh.querySelector("ul");
-    if (list && made) {
-      takeOver(list, made);
+    const newList = fresh.querySelector("ul");
+    if (list && newList) {
+      takeOver(list, newList);
       for (const rest of [".list-nothing", ".list-pages"]) {
         this.#region.querySelector(rest)?.remove();
         const now = fresh.querySelector(rest);
@@ -126,7 +126,7 @@ export class ConversationList {
     this.#onShown();
   }
 
-  /** The first entry has come, or the last one has gone; what is chosen for a new one stays. @param {Element} fresh */
+  /** Replace the page when the first entry is added or the last one removed, but keep the chosen agent. @param {Element} fresh */
   #replace(fresh) {
     const form = this.#region.querySelector("form");
     if (form) fresh.querySelector("form")?.replaceWith(form);
@@ -134,21 +134,21 @@ export class ConversationList {
   }
 }
 
-/** @param {Element} list @param {Element} made the same list as it is now */
-function takeOver(list, made) {
-  const known = new Map([...list.children].map((entry) => [idOf(entry), entry]));
+/** @param {Element} list @param {Element} newList the current list of the server */
+function takeOver(list, newList) {
+  const entries = new Map([...list.children].map((entry) => [idOf(entry), entry]));
   let previous = null;
-  for (const fresh of [...made.children]) {
-    const kept = known.get(idOf(fresh));
-    known.delete(idOf(fresh));
-    if (kept) refreshEntry(kept, fresh);
-    placeAfter(list, kept ?? fresh, previous);
-    previous = kept ?? fresh;
+  for (const fresh of [...newList.children]) {
+    const entry = entries.get(idOf(fresh));
+    entries.delete(idOf(fresh));
+    if (entry) refreshEntry(entry, fresh);
+    placeAfter(list, entry ?? fresh, previous);
+    previous = entry ?? fresh;
   }
-  for (const gone of known.values()) takeOut(gone);
+  for (const entry of entries.values()) takeOut(entry);
 }
 
-/** Take an entry out; the focus goes on to the next one. @param {Element} entry */
+/** Remove an entry and move the focus to the next one. @param {Element} entry */
 export function takeOut(entry) {
   const entries = [...(entry.parentElement?.querySelectorAll(".list-entry") ?? [])];
   const place = entries.indexOf(entry);
@@ -158,18 +158,18 @@ export function takeOut(entry) {
   if (hadFocus) (next ?? byId(document, "conversation-search", HTMLElement)).focus();
 }
 
-/** @param {Element} kept @param {Element} fresh */
-function refreshEntry(kept, fresh) {
-  if (kept.isEqualNode(fresh)) return;
+/** @param {Element} entry @param {Element} fresh */
+function refreshEntry(entry, fresh) {
+  if (entry.isEqualNode(fresh)) return;
   for (const name of ["data-title", "data-pinned", "data-seq", "data-agent"]) {
     const value = fresh.getAttribute(name);
-    if (value === null) kept.removeAttribute(name);
-    else kept.setAttribute(name, value);
+    if (value === null) entry.removeAttribute(name);
+    else entry.setAttribute(name, value);
   }
-  const [link, made] = [kept.querySelector("a"), fresh.querySelector("a")];
+  const [link, made] = [entry.querySelector("a"), fresh.querySelector("a")];
   if (link && made) link.replaceChildren(...made.childNodes);
   const label = fresh.querySelector("button")?.getAttribute("aria-label");
-  if (label) kept.querySelector("button")?.setAttribute("aria-label", label);
+  if (label) entry.querySelector("button")?.setAttribute("aria-label", label);
 }
 
 /** @param {Element} region @returns {Array<ListedConversation>} */
@@ -181,8 +181,34 @@ function shownIn(region) {
   }));
 }
 
-/** The id of a conversation, or the name of a day. @param {Element} entry */
+/** The id of a conversation, or the key of a day. @param {Element} entry */
 const idOf = (entry) => /** @type {HTMLElement} */ (entry).dataset.key ?? "";
 
 /** @param {number} ms */
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+const PAUSE_MS = 200;
+
+/**
+ * Listen to the search field of the list.
+ * @param {(text: string) => void} search called after a pause in typing
+ * @param {() => void} [leave] moves the focus after Esc
+ */
+export function listenToSearch(search, leave = () => {}) {
+  const field = byId(document, "conversation-search", HTMLInputElement);
+  let timer = 0;
+  field.addEventListener("input", () => {
+    clearTimeout(timer);
+    timer = window.setTimeout(() => search(field.value.trim()), PAUSE_MS);
+  });
+  // In the field, Esc must not cancel a turn.
+  field.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || isComposing(event)) return;
+    event.preventDefault();
+    clearTimeout(timer);
+    if (field.value) search("");
+    field.value = "";
+    field.blur();
+    leave();
+  });
+}

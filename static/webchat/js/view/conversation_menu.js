@@ -1,6 +1,6 @@
-/** The menu of a conversation in a list: rename, pin, export, delete. One menu and two dialogs serve all entries. */
+/** The menu of a conversation in a list: rename, pin, export, delete. All entries share one menu and two dialogs. */
 
-import { deleteConversation, editConversation } from "../net/conversation_edits.js";
+import { deleteConversation, editConversation } from "../net/api.js";
 import { takeOut } from "./conversation_list.js";
 import { byId, setText } from "./dom.js";
 
@@ -29,8 +29,8 @@ export class ConversationMenu {
   #opener = null;
 
   /**
-   * @param {HTMLElement} region what holds the list
-   * @param {{url: string, i18n: I18n, onChanged: (change: {id: string, isDeleted: boolean}) => void, onProblem?: (text: string) => void}} options `url` is that of conversations in the API
+   * @param {HTMLElement} region the element around the list
+   * @param {{url: string, i18n: I18n, onChanged: (change: {id: string, isDeleted: boolean}) => void, onProblem?: (text: string) => void}} options `url` is the conversations' URL in the API
    */
   constructor(region, { url, i18n, onChanged, onProblem = () => {} }) {
     this.#url = url;
@@ -92,7 +92,7 @@ export class ConversationMenu {
     this.#items[0]?.focus();
   }
 
-  /** Below the button where there is room, else above it; never outside of the window. @param {DOMRect} button */
+  /** Place the menu below the button if there is room, otherwise above it, always inside the window. @param {DOMRect} button */
   #place(button) {
     const { width, height } = this.#menu.getBoundingClientRect();
     const below = button.bottom + GAP;
@@ -102,7 +102,7 @@ export class ConversationMenu {
     this.#menu.style.left = `${left}px`;
   }
 
-  /** Stay beside the button where the window changes; go with it where it is gone. */
+  /** Follow the button when the window changes, and close if the button is gone. */
   #follow() {
     if (!this.#opener || !this.#menu.matches(":popover-open")) return;
     const button = this.#opener.getBoundingClientRect();

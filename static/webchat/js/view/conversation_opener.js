@@ -1,9 +1,24 @@
-/** Opens the conversation of a chat: the one that the page names, the latest with its agent, or a new one. */
+/** Opens the conversation of a chat: the one named by the page, the latest with its agent, or a new one. */
 
-import { ConversationOfAgent } from "../state/conversation_of_agent.js";
+import { createConversation, latestConversation, SignedOut } from "../net/api.js";
+import { Backoff } from "../net/backoff.js";
 
 /** @typedef {import("../state/conversation.js").Conversation} Conversation */
 /** @typedef {import("./chat_settings.js").ChatSettings} ChatSettings */
+
+/**
+ * @typedef {Readonly<{
+ *   url: string,
+ *   agent: string,
+ *   id: string,
+ *   root: import("./dom.js").Root,
+ *   onFound: (id: string) => void,
+ *   onNone: () => void,
+ *   onLost: (status: "reconnecting"|"signed_out") => void,
+ *   onRefused: (problem: string) => void,
+ * }>} Wishes `id`: the id of a new conversation; `onLost`: the server was unreachable, and the request is
+ *   retried. If nobody is signed in, it is retried when the browser is back.
+ */
 
 export class ConversationOpener {
   #settings;
@@ -15,7 +30,7 @@ export class ConversationOpener {
    * @param {import("./dom.js").Root} parts.root
    * @param {ChatSettings} parts.settings
    * @param {Conversation} parts.conversation
-   * @param {(draftKey: string) => void} parts.onFound called with the name under which the draft was kept until now
+   * @param {(draftKey: string) => void} parts.onFound called with the key under which the draft was stored until now
    */
   constructor({ root, settings, conversation, onFound }) {
     this.#settings = settings;
@@ -53,37 +68,37 @@ export class ConversationOpener {
     else void this.#ofAgent.find();
   }
 
-  /** What was promised goes where it was meant for, whether that is on the server by now or not. @param {string} id */
+  /** Send the unsent messages to their conversation, whether it already exists on the server or not. @param {string} id */
   #openLast(id) {
     this.#settings.begin(id);
     this.make();
   }
 
-  /** There is nothing on the server yet, but what was promised is to go there. */
+  /** Create the conversation, because there are unsent messages for it. */
   #startNew() {
     this.#settings.begin();
     this.#conversation.begin();
     if (this.#conversation.hasUnsent) this.make();
   }
 
-  /** Something is to be sent: where there is no conversation yet, make one. */
+  /** Create the conversation for a message if it does not exist yet. */
   make() {
     if (!this.#settings.conversationId) void this.#ofAgent.create();
   }
 
-  /** Try now, whatever the pause between attempts has grown to. */
+  /** Try immediately, regardless of the current pause. */
   reconnect() {
     this.#conversation.connection.reconnect();
     this.#ofAgent.revive();
   }
 
-  /** The browser is back: find out at once how things stand. */
+  /** Retry immediately, because the browser is back. */
   revive() {
     this.#conversation.connection.revive();
     this.#ofAgent.revive();
   }
 
-  /** The browser says that it has no network. */
+  /** Handle the loss of the network. */
   suspect() {
     this.#conversation.connection.suspect();
   }
@@ -91,5 +106,74 @@ export class ConversationOpener {
   close() {
     this.#ofAgent.close();
     this.#conversation.connection.close();
+  }
+}
+
+export class ConversationOfAgent {
+  #wishes;
+  #again;
+  /** Sends the request, and returns the callback for its answer. @type {(() => Promise<() => void>)|null} */
+  #question = null;
+  #isAsking = false;
+  #isClosed = false;
+
+  /** @param {Wishes} wishes */
+  constructor(wishes) {
+    this.#wishes = wishes;
+    this.#again = new Backoff(() => this.#try());
+  }
+
+  /** Find the latest conversation. */
+  find() {
+    const { url, agent, onFound, onNone } = this.#wishes;
+    return this.#ask(async () => {
+      const id = await latestConversation(url, agent);
+      return id === null ? onNone : () => onFound(id);
+    });
+  }
+
+  /** Create a new conversation, but only once, and not during the search for the latest one. */
+  create() {
+    const { url, agent, id, root, onFound, onRefused } = this.#wishes;
+    return this.#ask(async () => {
+      const answer = await createConversation(url, agent, id, root);
+      return "id" in answer ? () => onFound(answer.id) : () => onRefused(answer.problem);
+    });
+  }
+
+  /** Retry, because the server may be back, or the user may have signed in again in another tab. */
+  revive() {
+    void this.#try();
+  }
+
+  close() {
+    this.#isClosed = true;
+  }
+
+  /** @param {() => Promise<() => void>} question */
+  async #ask(question) {
+    if (this.#question) return;
+    this.#question = question;
+    await this.#try();
+  }
+
+  async #try() {
+    if (this.#isClosed || this.#isAsking || !this.#question) return;
+    this.#isAsking = true;
+    const tell = await this.#question().then(
+      (answer) => () => {
+        this.#question = null;
+        answer();
+      },
+      (problem) => () => this.#lose(problem instanceof SignedOut),
+    );
+    this.#isAsking = false;
+    if (!this.#isClosed) tell();
+  }
+
+  /** @param {boolean} isSignedOut */
+  #lose(isSignedOut) {
+    this.#wishes.onLost(isSignedOut ? "signed_out" : "reconnecting");
+    if (!isSignedOut) this.#again.plan();
   }
 }

@@ -1,4 +1,4 @@
-/** Making elements: text is always text, and what others have written enters the page as HTML in exactly one place. */
+/** Creates elements. Text is always text; HTML of people and agents enters the page in exactly one function. */
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -18,6 +18,12 @@ const ICONS = {
 };
 
 /**
+ * @typedef {Readonly<{i18n: import("./i18n.js").I18n, viewer: string, now: number, frozenAt: number|null,
+ *   pageOf: (conversationId: string) => string, fileUrl?: string, resultUrl?: string}>} View What everything is drawn with.
+ *   `fileUrl`: the URL pattern of an attachment, with FILE for its id; `resultUrl`: of a result, with TURN and TOOL.
+ */
+
+/**
  * @template {keyof HTMLElementTagNameMap} Tag
  * @param {Tag} tag
  * @param {{class?: string, text?: string} & Record<string, string|undefined>} [attributes]
@@ -25,14 +31,14 @@ const ICONS = {
  * @returns {HTMLElementTagNameMap[Tag]}
  */
 export function element(tag, attributes = {}, ...children) {
-  const made = document.createElement(tag);
+  const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (value === undefined) continue;
-    if (name === "text") made.textContent = value;
-    else made.setAttribute(name, value);
+    if (name === "text") node.textContent = value;
+    else node.setAttribute(name, value);
   }
-  made.append(...children);
-  return made;
+  node.append(...children);
+  return node;
 }
 
 /** @param {string} name @returns {SVGSVGElement} */
@@ -47,15 +53,15 @@ export function icon(name) {
   return svg;
 }
 
-/** Change a text only where it differs: selections and screen readers keep their place. @param {Element} target @param {string} text */
+/** Set a text only if it differs, so that selections and screen readers keep their place. @param {Element} target @param {string} text */
 export function setText(target, text) {
   if (target.textContent !== text) target.textContent = text;
 }
 
 /**
- * The nodes of HTML that the server rendered and sanitised: the only way for what people and agents have written.
- * It may only be given the `html` of a finished message, of finished blocks or of a report. Scripts parsed this way never run.
- * Links open beside the conversation, so that a click does not leave a running turn.
+ * Parse HTML that the server rendered and sanitised. This is the only way for HTML of people and agents into the page.
+ * Pass only the `html` of a finished message, of finished blocks or of a report. Scripts parsed this way never run.
+ * Links open in a new tab, so that a click does not leave a running turn.
  * @param {string} html
  * @returns {Array<Node>}
  */
@@ -65,36 +71,36 @@ export function sanitisedNodes(html) {
     link.setAttribute("target", "_blank");
     link.setAttribute("rel", "noopener noreferrer");
   }
-  for (const list of parsed.querySelectorAll("ul, ol, table")) list.setAttribute("dir", "auto"); // marks and columns, too
-  for (const block of parsed.querySelectorAll("pre")) block.setAttribute("tabindex", "0"); // a wide one is scrolled by keys
+  for (const list of parsed.querySelectorAll("ul, ol, table")) list.setAttribute("dir", "auto"); // including table columns and other marked elements
+  for (const wide of parsed.querySelectorAll("pre, table")) wide.setAttribute("tabindex", "0"); // scrollable with the keyboard
   return [...parsed.body.childNodes];
 }
 
-/** A page of this site, fetched: from a template, as the one that is shown. @param {string} html */
+/** Fetch a page of this site, rendered from the same templates as the current one. @param {string} html */
 export const pageFrom = (html) => new DOMParser().parseFromString(html, "text/html");
 
-/** Moving an element takes its focus and its scroll place away, so only move what is out of place. @param {Element} parent @param {Element} node @param {Element|null} previous */
+/** Move an element only if it is out of place, because a move loses its focus and scroll position. @param {Element} parent @param {Element} node @param {Element|null} previous */
 export function placeAfter(parent, node, previous) {
   const next = previous ? previous.nextElementSibling : parent.firstElementChild;
   if (next !== node) parent.insertBefore(node, next);
 }
 
-/** Where a chat stands: the page, or the shadow tree of an element in a page of somebody else. @typedef {Document|ShadowRoot} Root */
+/** The root of a chat: the document, or the shadow tree of its element in a host page. @typedef {Document|ShadowRoot} Root */
 
 /** The element with this id, which the template guarantees. @template {HTMLElement} T @param {Root} root @param {string} id @param {new () => T} type @returns {T} */
 export function byId(root, id, type) {
-  const found = root.getElementById(id);
-  if (!(found instanceof type)) throw new Error(`The chat has no #${id}.`);
-  return found;
+  const match = root.getElementById(id);
+  if (!(match instanceof type)) throw new Error(`The chat has no #${id}.`);
+  return match;
 }
 
-/** What has the focus where this node stands; seen from the page, a whole shadow tree is one element. @param {Node} node @returns {Element|null} */
+/** The focused element in the tree of this node. From the document, a whole shadow tree is one element. @param {Node} node @returns {Element|null} */
 export const focusedBeside = (node) => /** @type {Root} */ (node.getRootNode()).activeElement ?? null;
 
-/** Whether text is marked that begins here. The page's own selection says nothing of a shadow tree. @param {Element} element */
+/** Whether a text selection begins in this element. The document's own selection ignores shadow trees. @param {Element} element */
 export function hasMarked(element) {
   const root = element.getRootNode();
-  const own = /** @type {{getSelection?: () => Selection|null}} */ (root).getSelection; // of a shadow tree in Chromium only
+  const own = /** @type {{getSelection?: () => Selection|null}} */ (root).getSelection; // in shadow trees only Chromium has this method
   const selection = own ? own.call(root) : document.getSelection();
   if (!selection || selection.rangeCount === 0) return false;
   const shadowRoots = root instanceof ShadowRoot ? [root] : [];
@@ -102,20 +108,20 @@ export function hasMarked(element) {
   return !range.collapsed && element.contains(range.startContainer);
 }
 
-/** What the template has put there for the scripts. @param {Root} root @param {string} id */
+/** Read JSON data from the template. @param {Root} root @param {string} id */
 export const jsonIn = (root, id) => JSON.parse(byId(root, id, HTMLScriptElement).text);
 
-/** Whether a key belongs to an input method. In Safari its last Enter comes after the composition: only the code says so. @param {KeyboardEvent} event */
+/** Whether a key belongs to an input method. In Safari the last Enter follows the composition, and only its code reveals that. @param {KeyboardEvent} event */
 export const isComposing = (event) => event.isComposing || event.keyCode === 229;
 
-/** Where writing goes on; not on a touch screen, where that would open its keyboard, nor where nobody writes. @param {Root} root @returns {HTMLElement} */
+/** Focus the message field, except on a touch screen, where that opens the keyboard, or in a read-only chat. @param {Root} root @returns {HTMLElement} */
 export function writingPlace(root) {
   const input = byId(root, "composer-input", HTMLTextAreaElement);
   const isOffered = matchMedia("(hover: hover)").matches && !input.form?.hidden;
   return isOffered ? input : byId(root, "transcript", HTMLElement);
 }
 
-/** Draw what may hide the element that has the focus, or take it out: then writing goes on. @param {Root} root @param {() => void} draw */
+/** Draw changes that may hide or remove the focused element. If that happens, focus the message field. @param {Root} root @param {() => void} draw */
 export function drawWithFocus(root, draw) {
   const focused = root.activeElement;
   draw();

@@ -1,20 +1,20 @@
-/** The page's texts, which come with the page, so that they can be translated: numbers, plurals and durations included. */
+/** The page's translated texts, with numbers, plurals and durations in its language. */
 
 /** @typedef {import("../state/types.js").Texts} Texts */
 
-/** Letters that run from right to left. */
+/** Letters of right-to-left scripts. */
 const FROM_THE_RIGHT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]/u;
 
-/** A name in a sentence: one that runs the other way leaves the words beside it in their places. @param {string} name */
+/** Isolate a right-to-left name in a sentence, so that the words beside it keep their order. @param {string} name */
 const isolated = (name) => (FROM_THE_RIGHT.test(name) ? `\u2068${name}\u2069` : name);
 
-/** The page's language: texts by key, with numbers and plurals as that language writes them. */
+/** Texts by key in the page's language, with its number formats and plural rules. */
 export class I18n {
   #texts;
   #plurals;
   #numbers;
   #tenths;
-  /** Making one takes longer than using it often. @type {Intl.DateTimeFormat|null} */
+  /** Cached, because creating one is slow. @type {Intl.DateTimeFormat|null} */
   #times = null;
 
   /** @param {Texts} texts @param {string} language */
@@ -30,8 +30,8 @@ export class I18n {
   text(key, params = {}) {
     const pattern = this.#texts[key] ?? key;
     return pattern.replace(/\{(\w+)\}/g, (whole, name) => {
-      const given = params[name] ?? whole;
-      return typeof given === "number" ? this.number(given) : isolated(String(given));
+      const value = params[name] ?? whole;
+      return typeof value === "number" ? this.number(value) : isolated(String(value));
     });
   }
 
@@ -40,18 +40,18 @@ export class I18n {
     return key in this.#texts;
   }
 
-  /** The time of day of a moment. @param {string} at */
+  /** The time of day of a timestamp. @param {string} at */
   time(at) {
     this.#times ??= new Intl.DateTimeFormat(this.language, { timeStyle: "short" });
     return this.#times.format(new Date(at));
   }
 
-  /** A number as the language writes it. @param {number} n */
+  /** A number in the format of the language. @param {number} n */
   number(n) {
     return this.#numbers.format(n);
   }
 
-  /** A sentence about `n` things: `key_one`, `key_other`, and what else the language needs. @param {string} key @param {number} n @param {Record<string, string>} [params] */
+  /** The plural form of a text for `n`: `key_one`, `key_other`, or another form of the language. @param {string} key @param {number} n @param {Record<string, string>} [params] */
   count(key, n, params = {}) {
     const form = `${key}_${this.#plurals.select(n)}`;
     return this.text(form in this.#texts ? form : `${key}_other`, { ...params, n });
@@ -62,13 +62,13 @@ export class I18n {
     return ms < 60_000 ? this.text("seconds", { n: Math.floor(ms / 1000) }) : minutes(ms);
   }
 
-  /** The same with tenths under ten seconds. @param {number} ms */
+  /** A running clock with tenths below ten seconds. @param {number} ms */
   clock(ms) {
     if (ms < 10_000) return this.text("seconds", { n: this.#tenths.format(Math.floor(ms / 100) / 10) });
     return this.wholeClock(ms);
   }
 
-  /** A duration that is over, or a limit. @param {number} ms */
+  /** A final duration or a limit. @param {number} ms */
   duration(ms) {
     if (ms < 100) return this.text("under_tenth");
     if (ms < 60_000) return this.text("seconds", { n: this.#numbers.format(Math.round(ms / 100) / 10) });

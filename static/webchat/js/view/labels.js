@@ -1,4 +1,4 @@
-/** What the page says of a call or a turn, made from the state and the page's texts. */
+/** Texts about calls and turns, made from the state and the page's texts. */
 
 import { MAIN_ARGUMENTS } from "../net/wire.js";
 import { visible } from "../state/hidden_characters.js";
@@ -10,12 +10,22 @@ import { isStillStopping, tierOf } from "../state/status.js";
 /** @typedef {import("./i18n.js").I18n} I18n */
 
 const MAX_INPUT = 120;
+const NO_ARGUMENT = { name: "", value: "", isText: true };
 const MAX_REASON = 200;
-/** Whether a call failed after 0.3 s or after 0.4 s tells nobody anything. */
+/** Shorter durations of failed calls are not shown, because they are not interesting. */
 const NOTEWORTHY_MS = 1_000;
 
-/** What people call the tool of a call. @param {Call} call */
+/** The name of a call's tool for people. @param {Call} call */
 export const toolLabel = (call) => call.title || call.name;
+
+/** The text that a call waits for a decision, with the agent that asks. @param {I18n} i18n @param {Call} call */
+export function askedLabel(i18n, call) {
+  const agent = call.subAgent?.agent ?? "";
+  return i18n.text(agent ? "say_asked_by" : "say_asked", { tool: toolLabel(call), agent });
+}
+
+/** The text that a running call asks the person. @param {I18n} i18n @param {import("../state/types.js").AskedForm} asked */
+export const formLabel = (i18n, { tool, agent }) => i18n.text(agent ? "form_title_of" : "form_title", { tool, agent });
 
 /** "12 s / 30 s". @param {I18n} i18n @param {number} elapsedMs @param {number|null} timeoutMs */
 export function clockLabel(i18n, elapsedMs, timeoutMs) {
@@ -23,7 +33,7 @@ export function clockLabel(i18n, elapsedMs, timeoutMs) {
   return timeoutMs ? i18n.text("clock_of_limit", { elapsed, limit: i18n.duration(timeoutMs) }) : elapsed;
 }
 
-/** Where the limit of a call comes from. @param {I18n} i18n @param {Call} call */
+/** The source of a call's limit. @param {I18n} i18n @param {Call} call */
 export function limitLabel(i18n, call) {
   const source = call.timeoutMs ? `limit_${call.timeoutSource}` : "limit_none";
   const total = i18n.has(source) ? i18n.text(source) : "";
@@ -31,7 +41,7 @@ export function limitLabel(i18n, call) {
   return [total, i18n.text("limit_idle", { limit: i18n.duration(call.idleTimeoutMs) })].filter(Boolean).join(", ");
 }
 
-/** The limit in force and where it comes from, as a sentence of its own. @param {I18n} i18n @param {Call} call */
+/** The current limit and its source. @param {I18n} i18n @param {Call} call */
 export function limitFact(i18n, call) {
   const source = limitLabel(i18n, call);
   if (!call.timeoutMs || !source) return source;
@@ -46,7 +56,7 @@ export function limitChangeLabel(i18n, change, viewer) {
   return i18n.text(by ? `${key}_by` : key, { limit, by });
 }
 
-/** What an open call is doing. @param {I18n} i18n @param {Call} call @param {number} elapsedMs @param {{now: number, frozenAt: number|null}} at */
+/** The activity of an open call. @param {I18n} i18n @param {Call} call @param {number} elapsedMs @param {{now: number, frozenAt: number|null}} at */
 export function activityLabel(i18n, call, elapsedMs, at) {
   if (call.stoppingAt !== null) {
     if (call.errorType === "timeout") return i18n.text("timing_out");
@@ -56,25 +66,25 @@ export function activityLabel(i18n, call, elapsedMs, at) {
   return i18n.text(`tier_${tierOf(elapsedMs, call.expectedMs)}`);
 }
 
-/** What an open call waits for. @param {I18n} i18n @param {Call} call */
+/** The reason why an open call is waiting. @param {I18n} i18n @param {Call} call */
 function waitingLabel(i18n, { status, name, waitsFor, stoppingAt }) {
   if (status !== "pending" || waitsFor === null || stoppingAt !== null) return "";
   const { kind, tool, isAlone } = waitsFor;
   return i18n.text(kind === "call" && isAlone ? "waits_for_call_alone" : `waits_for_${kind}`, { tool, own: name });
 }
 
-/** The one thing that is worth reading beside a call and its state. @param {I18n} i18n @param {Call} call @param {string} viewer */
+/** The most important note beside a call and its state. @param {I18n} i18n @param {Call} call @param {string} viewer */
 export function noteLabel(i18n, call, viewer) {
   if (call.late !== null) return lateLabel(i18n, call);
   const waits = waitingLabel(i18n, call);
   if (waits) return waits;
   if (call.status === "failed" && call.result) return reasonIn(call.result);
-  const verdict = verdictLabel(i18n, call, viewer);
-  if (verdict) return verdict;
-  return call.status === "running" ? call.message : "";
+  if (call.effects === "cut") return i18n.text("note_cut");
+  if (call.status === "running" && call.message) return call.message;
+  return verdictLabel(i18n, call, viewer);
 }
 
-/** The first line of an error, without the mark that is meant for the model. @param {string} result */
+/** The first line of an error, without the prefix for the model. @param {string} result */
 function reasonIn(result) {
   const line = result
     .replace(/^\[[A-Z_]+\]\s*/, "")
@@ -89,7 +99,7 @@ export function stoppingLabel(i18n, stoppingAt, { now, frozenAt }) {
   return i18n.text(isStillStopping({ stoppingAt }, now) ? "still_stopping" : "stopping");
 }
 
-/** Who let a call run, or did not. @param {I18n} i18n @param {Call} call @param {string} viewer */
+/** The decision on a call and who made it. @param {I18n} i18n @param {Call} call @param {string} viewer */
 export function verdictLabel(i18n, call, viewer) {
   const { decision = "", by = "", reason = "", remember = false } = call.approval ?? {};
   if (!decision && call.allowedEarlierBy) {
@@ -100,11 +110,11 @@ export function verdictLabel(i18n, call, viewer) {
   }
   if (decision !== "approved" && decision !== "denied") return "";
   const who = by && by !== viewer ? i18n.text("by_name", { by }) : i18n.text("by_user");
-  const said = i18n.text(remember ? "verdict_remembered" : `verdict_${decision}`, { who });
-  return reason ? i18n.text("verdict_reason", { said, reason }) : said;
+  const verdict = i18n.text(remember ? "verdict_remembered" : `verdict_${decision}`, { who });
+  return reason ? i18n.text("verdict_reason", { said: verdict, reason }) : verdict;
 }
 
-/** How a call ended, in one line. @param {I18n} i18n @param {Call} call @param {string} viewer */
+/** The outcome of a call in one line. @param {I18n} i18n @param {Call} call @param {string} viewer */
 export function outcomeLabel(i18n, call, viewer) {
   const by = byLabel(i18n, call.endedBy, viewer);
   const after = call.durationMs === null ? "" : i18n.duration(call.durationMs);
@@ -148,12 +158,12 @@ export function byLabel(i18n, endedBy, viewer) {
   return by && by !== viewer ? i18n.text("by_name", { by }) : i18n.text("by_user");
 }
 
-/** What a turn is told and goes on. */
-const NOTES = new Set(["answer_cut_off", "answer_empty", "tools_left_out"]);
+/** Notes after which the turn continues. */
+const NOTES = new Set(["answer_cut_off", "answer_empty", "fallback", "tools_left_out", "tools_starting"]);
 
-/** The line under a turn that did not simply complete. @param {I18n} i18n @param {Turn} turn @param {string} viewer @returns {{title: string, detail: string}|null} */
+/** The line under a turn that did not complete normally. @param {I18n} i18n @param {Turn} turn @param {string} viewer @returns {{title: string, detail: string}|null} */
 export function endingLabel(i18n, turn, viewer) {
-  const failure = NOTES.has(turn.errorCode) ? "" : turn.errorMessage; // a note says nothing about the end
+  const failure = NOTES.has(turn.errorCode) ? "" : turn.errorMessage; // notes are not the reason of the end
   switch (turn.status) {
     case "cancelled": {
       const by = byLabel(i18n, turn.endedBy, viewer);
@@ -185,25 +195,25 @@ const lateLabel = (i18n, call) =>
         after: i18n.duration(call.late.afterMs ?? 0),
       });
 
-/** A call's arguments in a few words. @param {unknown} input @returns {string} */
-export function shortInput(input) {
-  if (input === null || typeof input !== "object") return input === null ? "" : visible(String(input));
-  const given = /** @type {Record<string, unknown>} */ (input);
-  const keys = Object.keys(given).filter((key) => key !== "_meta");
-  const main = MAIN_ARGUMENTS.find((key) => keys.includes(key)) ?? keys[0];
-  if (main === undefined) return "";
-  const value = given[main];
-  const text = typeof value === "string" ? value : `${main}: ${JSON.stringify(value)}`;
-  return visible(beginning(text, MAX_INPUT));
+/** The most important argument of a call, shortened. @param {ReadonlyArray<import("../state/types.js").Argument>} all @returns {string} */
+export function shortInput(all) {
+  const others = all.filter(({ name }) => name !== "_meta");
+  const rankOf = (/** @type {string} */ name) => MAIN_ARGUMENTS.indexOf(name) + 1 || Infinity;
+  const main = others.reduce(
+    (best, each) => (rankOf(each.name) < rankOf(best.name) ? each : best),
+    others[0] ?? NO_ARGUMENT,
+  );
+  const { name, value, isText } = main;
+  return beginning(isText || !name ? value : `${name}: ${value.replace(/\n\s*/g, "")}`, MAX_INPUT);
 }
 
-/** A text, or where it begins. @param {string} text @param {number} length */
+/** A text, shortened to a length. @param {string} text @param {number} length */
 function beginning(text, length) {
-  const head = text.slice(0, length).replace(/[\ud800-\udbff]$/, ""); // half of a character is none
+  const head = text.slice(0, length).replace(/[\ud800-\udbff]$/, ""); // drop half of a surrogate pair
   return text.length > length ? `${head}…` : text;
 }
 
-/** What a sub-agent does in the background. @param {I18n} i18n @param {import("../state/types.js").Work} work @param {Parameters<typeof stoppingLabel>[2]} at */
+/** The activity of a background sub-agent. @param {I18n} i18n @param {import("../state/types.js").Work} work @param {Parameters<typeof stoppingLabel>[2]} at */
 export function workLabel(i18n, { agent, status, tools, stoppingAt }, at) {
   const waits = i18n.text(status === "queued" ? "work_queued" : "work_thinking");
   const doing = stoppingAt === null ? tools.join(", ") || waits : stoppingLabel(i18n, stoppingAt, at);

@@ -1,4 +1,4 @@
-/** Sends what people write, speak or choose; asks first about what may have been meant as a cancel word. */
+/** Sends typed, spoken and sample messages, and types dictated ones. Asks first if a message may be meant as a cancel word. */
 
 import { isAtWork } from "../state/reducer.js";
 
@@ -10,55 +10,70 @@ export class MessageSender {
   #composer;
   #tray;
   #stopWords;
+  #answers;
   #askToStop;
+  #askToDecide;
   #onSent;
 
   /**
    * @param {object} parts
    * @param {import("../state/conversation.js").Conversation} parts.conversation
    * @param {import("./composer.js").Composer} parts.composer
-   * @param {import("./attachment_tray.js").AttachmentTray} parts.tray
-   * @param {import("../state/stop_words.js").StopWords} parts.stopWords
+   * @param {import("./attachments.js").AttachmentTray} parts.tray
+   * @param {StopWords} parts.stopWords
+   * @param {AnswerWords} parts.answers
    * @param {(message: import("./stop_question.js").DoubtfulMessage) => void} parts.askToStop
-   * @param {(before: State) => void} parts.onSent called with what was there before the message
+   * @param {(decision: "approve"|"deny", message: import("./stop_question.js").DoubtfulMessage) => boolean} parts.askToDecide returns whether it asked
+   * @param {(before: State) => void} parts.onSent called with the state before the message
    */
-  constructor({ conversation, composer, tray, stopWords, askToStop, onSent }) {
+  constructor({ conversation, composer, tray, stopWords, answers, askToStop, askToDecide, onSent }) {
     this.#conversation = conversation;
     this.#composer = composer;
     this.#tray = tray;
     this.#stopWords = stopWords;
+    this.#answers = answers;
     this.#askToStop = askToStop;
+    this.#askToDecide = askToDecide;
     this.#onSent = onSent;
   }
 
-  /** What is doubtful stays in the field until it is answered. @param {string} text @returns {boolean} whether it was sent */
+  /** Keep an ambiguous message in the field until the person answers. @param {string} text @returns {boolean} whether it was sent */
   sendTyped(text) {
-    if (!this.#isDoubtful(text)) return this.sendWithFiles(text);
     const send = () => this.#composer.sendBy((written) => this.sendWithFiles(written));
-    this.#askToStop({ send, keep: () => undefined });
+    const message = { send, keep: () => undefined };
+    const decision = this.#tray.isEmpty ? this.#answers.decisionIn(text) : null;
+    if (decision && this.#askToDecide(decision, { ...message, drop: () => this.#composer.clear() })) return false;
+    if (!this.#isDoubtful(text)) return this.sendWithFiles(text);
+    this.#askToStop(message);
     return false;
   }
 
-  /** What is doubtful and not sent goes to the field: nothing that was said is lost. @param {string} text */
+  /** Put an ambiguous spoken message into the field if it is not sent, so that it is not lost. @param {string} text */
   sendSpoken(text) {
     const send = () => this.send(text, { source: "voice" });
     if (this.#isDoubtful(text)) this.#askToStop({ send, keep: () => this.#composer.restore(text) });
     else send();
   }
 
-  /** Whether a message merely begins with a cancel word while something runs. @param {string} text */
+  /** Type spoken words into the field, unless they only ask to stop what runs. @param {string} text */
+  dictate(text) {
+    if (isAtWork(this.#conversation.state) && this.#stopWords.isStop(text)) this.send(text, { source: "voice" });
+    else this.#composer.insert(text);
+  }
+
+  /** Whether a message only begins with a cancel word while something runs. @param {string} text */
   #isDoubtful(text) {
     return isAtWork(this.#conversation.state) && this.#stopWords.isDoubtful(text);
   }
 
-  /** Send what was written, with the files that wait for it. @param {string} text @returns {boolean} */
+  /** Send the text with the attached files. @param {string} text @returns {boolean} */
   sendWithFiles(text) {
     const isTaken = this.send(text, { attachments: this.#tray.ready });
     if (isTaken) this.#tray.clear();
     return isTaken;
   }
 
-  /** A button sends one message, however often it is pressed before the server has it. @param {string} text @param {ReadonlyArray<Attachment>} [attachments] */
+  /** Send a button's message only once, even if the button is pressed again before the server has it. @param {string} text @param {ReadonlyArray<Attachment>} [attachments] */
   sendOnce(text, attachments = []) {
     if (!this.#conversation.isPending(text)) this.send(text, { attachments });
   }
@@ -67,7 +82,7 @@ export class MessageSender {
    * @param {string} text
    * @param {object} [how]
    * @param {"typed"|"voice"} [how.source]
-   * @param {string} [how.replaces] the turn in whose place it stands
+   * @param {string} [how.replaces] the turn whose message it replaces
    * @param {ReadonlyArray<Attachment>} [how.attachments]
    * @returns {boolean}
    */
@@ -77,4 +92,67 @@ export class MessageSender {
     if (isTaken) this.#onSent(state);
     return isTaken;
   }
+}
+
+/**
+ * @typedef {Readonly<{commands: ReadonlyArray<string>, patterns: ReadonlyArray<string>}>} Vocabulary The cancel words of the page's
+ *   languages, and the patterns of whole messages that only ask to stop, in every language.
+ */
+
+/** Accents of Latin, Greek and Cyrillic letters, and the vowel signs of Arabic. */
+const LEFT_OUT = /[\u0300-\u036f\u064b-\u0655]/g;
+
+/** The server looks at no longer text, either. */
+const MAX_LENGTH = 200;
+
+/** Detects messages that ask to stop, or only begin like that (C6). The server makes the final decision. */
+export class StopWords {
+  #openers;
+  #whole;
+
+  /** @param {Vocabulary} vocabulary */
+  constructor({ commands, patterns }) {
+    this.#openers = commands.map((command) => `${command} `);
+    this.#whole = patterns.map((pattern) => new RegExp(`^(?:${pattern})$`, "u"));
+  }
+
+  /** Whether a message begins with a cancel word but continues, so that only its author knows whether it is meant to stop. @param {string} text */
+  isDoubtful(text) {
+    const words = normalised(text);
+    return this.#openers.some((opener) => words.startsWith(opener)) && !this.isStop(text);
+  }
+
+  /** Whether a message asks to stop, and nothing else. @param {string} text */
+  isStop(text) {
+    if (text.length > MAX_LENGTH) return false;
+    const words = normalised(text);
+    return this.#whole.some((pattern) => pattern.test(words));
+  }
+}
+
+/** Words that answer the open question. */
+export class AnswerWords {
+  #words;
+
+  /** @param {Readonly<Record<"approve"|"deny", string>>} words lists of words, separated by commas */
+  constructor({ approve, deny }) {
+    const wordSet = (/** @type {string} */ words) => new Set(words.split(",").map(normalised));
+    this.#words = { approve: wordSet(approve), deny: wordSet(deny) };
+  }
+
+  /** @param {string} text @returns {"approve"|"deny"|null} the decision, if the message is only an answer */
+  decisionIn(text) {
+    const answer = normalised(text);
+    if (this.#words.approve.has(answer)) return "approve";
+    return this.#words.deny.has(answer) ? "deny" : null;
+  }
+}
+
+/** The words of a text, separated by single spaces, without accents and punctuation. @param {string} text */
+function normalised(text) {
+  const letters = text.toLowerCase().normalize("NFKD").replace(LEFT_OUT, "").normalize("NFKC");
+  return letters
+    .replace(/\p{Cf}/gu, "")
+    .replace(/[^\p{L}\p{M}\p{N}]+/gu, " ")
+    .trim();
 }

@@ -1,14 +1,16 @@
-/** Which parts of the page are shown: the skeleton while it loads, the first hints, the way to earlier messages. */
+/** Parts of the page that depend on the whole state: skeleton, samples, connection and its banner, notice. */
 
-import { isBusy } from "../state/reducer.js";
-import { byId } from "./dom.js";
+import { activeTurn, isBusy } from "../state/reducer.js";
+import { byId, setText } from "./dom.js";
 
 /** @typedef {import("./dom.js").Root} Root */
 /** @typedef {import("../state/types.js").State} State */
+/** @typedef {import("./dom.js").View} View */
 
-/** After these nothing more is loaded. */
+/** Connection states after which nothing more is loaded. */
 const FINAL = new Set(["signed_out", "other_user", "not_found", "outdated"]);
 
+/** Shows and hides the skeleton while loading, the samples, the button for earlier messages. */
 export class PageLayout {
   #app;
   #skeleton;
@@ -35,5 +37,70 @@ export class PageLayout {
     this.#parked.hidden = !state.parked;
     this.#app.toggleAttribute("data-parked", state.parked);
     this.#app.toggleAttribute("data-busy", isBusy(state));
+  }
+}
+
+/** States for which the dot in the header is enough. */
+const WITHOUT_BANNER = new Set(["new", "online", "connecting", "slow"]);
+const RECONNECTABLE = new Set(["reconnecting", "offline", "restarting", "busy"]);
+/** Catching up is usually so short that a banner would only flash. */
+const SHORT_LIVED = new Set(["resuming"]);
+const SHORT_LIVED_MS = 700;
+
+/** Shows the connection: the dot in the header, and the banner with its actions. */
+export class ConnectionIndicator {
+  #dot;
+  #dotText;
+  #banner;
+  #bannerText;
+  #reconnect;
+  #reload;
+  #signIn;
+
+  /** @param {Root} root */
+  constructor(root) {
+    this.#dot = byId(root, "connection", HTMLElement);
+    this.#dotText = byId(root, "connection-text", HTMLElement);
+    this.#banner = byId(root, "banner", HTMLElement);
+    this.#bannerText = byId(root, "banner-text", HTMLElement);
+    this.#reconnect = byId(root, "reconnect", HTMLButtonElement);
+    this.#reload = byId(root, "reload", HTMLButtonElement);
+    this.#signIn = byId(root, "sign-in", HTMLAnchorElement);
+  }
+
+  /** @param {State} state @param {View} view */
+  render(state, { i18n, now }) {
+    const { status, frozenAt } = state.connection;
+    const isYoung = SHORT_LIVED.has(status) && now - (frozenAt ?? now) < SHORT_LIVED_MS;
+    this.#dot.dataset.status = status;
+    setText(this.#dotText, i18n.text(`connection_${status}`));
+    this.#banner.hidden = WITHOUT_BANNER.has(status) || isYoung;
+    this.#banner.dataset.status = status;
+    const idle = activeTurn(state) === null ? `banner_${status}_idle` : "";
+    const banner = i18n.has(idle) ? idle : `banner_${status}`;
+    setText(this.#bannerText, i18n.has(banner) ? i18n.text(banner) : "");
+    this.#reconnect.hidden = !RECONNECTABLE.has(status);
+    this.#reload.hidden = status !== "outdated" && status !== "other_user";
+    this.#signIn.hidden = status !== "signed_out";
+  }
+}
+
+/** One sentence above the composer about a problem or a request in progress. */
+export class Notice {
+  #box;
+  #text;
+
+  /** @param {Root} root */
+  constructor(root) {
+    this.#box = byId(root, "notice", HTMLElement);
+    this.#text = byId(root, "notice-text", HTMLElement);
+  }
+
+  /** @param {State} state @param {View} view */
+  render({ notice }, { i18n }) {
+    this.#box.hidden = notice === null;
+    if (notice === null) return;
+    this.#box.dataset.level = notice.level;
+    setText(this.#text, i18n.text(notice.key, notice.params));
   }
 }

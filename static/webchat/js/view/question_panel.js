@@ -1,4 +1,4 @@
-/** The question above the composer: what would run, who asks, until when it waits, and the answers (D2). */
+/** The question above the composer: the call, the agent that asks, the remaining time, and the answers (D2). */
 
 import { askedCall, openQuestions } from "../state/overview.js";
 import { argumentNodes } from "./call_details.js";
@@ -9,17 +9,17 @@ import { linkTo } from "./sub_agents.js";
 /** @typedef {import("./dom.js").Root} Root */
 /** @typedef {import("../state/types.js").Call} Call */
 /** @typedef {import("../state/types.js").State} State */
-/** @typedef {import("./tool_call.js").View} View */
+/** @typedef {import("./dom.js").View} View */
 /** @typedef {Readonly<{decision: "approve"|"deny", remember: boolean, reason: string}>} Decision */
 /** @typedef {(turnId: string, toolId: string, decision: Decision) => void} Decide */
 
 const MAX_REASON = 500;
-/** What a tool says of itself in a few lines is read before it is allowed. An essay waits behind its head. */
+/** A short description of a tool is shown before the decision. A long one is folded. */
 const MAX_OPEN = 400;
-/** A click or a key that was meant for what stood here before decides nothing. */
+/** Ignore clicks and keys for this long, because they may be meant for the previous content. */
 const ARMED_AFTER_MS = 500;
 
-/** Shows one open question at a time, and leads from one to the next. */
+/** Shows one open question at a time, with a button for the next one. */
 export class QuestionPanel {
   #box;
   #decide;
@@ -30,7 +30,12 @@ export class QuestionPanel {
   #tool = element("code", { class: "question-tool" });
   #server = element("span", { class: "question-server" });
   #child = element("a", { class: "question-child", hidden: "" });
+  #what = element("div", { class: "question-what" });
   #input = element("dl", { class: "call-arguments" });
+  /** Markers on and after the last line of the call. A person who sees one of them has reached the end. */
+  #end = element("div", { class: "question-end", "aria-hidden": "true" });
+  #rest = element("div");
+  #showAll = element("button", { class: "button-quiet question-show-all", type: "button", hidden: "" });
   #about = element("details", { class: "question-about" });
   #description = element("p", { class: "question-description" });
   #time = element("span", { class: "question-time", role: "timer", "aria-live": "off" });
@@ -43,16 +48,21 @@ export class QuestionPanel {
   #reason = element("input", { class: "question-reason", id: "question-reason", type: "text", autocomplete: "off" });
   #deny = element("button", { class: "button question-deny", type: "submit" });
   #close = element("button", { class: "button-icon", type: "button" });
-  /** Which question is shown: its turn and its call. */
+  /** The key of the shown question: its turn and call. */
   #key = "";
-  /** The question that was begun last: its key, and when it was asked. */
+  /** The last new question: its key and request time. */
   #begun = "";
   /** @type {Call|null} */
   #call = null;
   #isArmed = false;
+  /** Whether the whole call was visible or expanded. Only then it can be allowed here. */
+  #isRead = false;
   #isBuilt = false;
+  /** @type {import("./i18n.js").I18n|null} */
+  #i18n = null;
+  #sight = new IntersectionObserver((entries) => this.#looked(entries.some(({ isIntersecting }) => isIntersecting)));
 
-  /** @param {Root} root @param {Decide} decide @param {() => void} leave where the focus goes when nothing is asked any more */
+  /** @param {Root} root @param {Decide} decide @param {() => void} leave moves the focus when no question is open any more */
   constructor(root, decide, leave) {
     this.#box = byId(root, "question", HTMLElement);
     this.#decide = decide;
@@ -78,16 +88,17 @@ export class QuestionPanel {
     else if (hadFocus && (isNew || this.#call?.isDeciding)) this.#box.focus();
   }
 
-  /** Repaint what time changes. @param {View} view */
+  /** Update the remaining time. @param {View} view */
   tick({ i18n, now }) {
     const until = this.#call?.approval?.expiresAt ?? null;
-    const left = until === null ? "" : i18n.wholeClock(Math.max(0, until - now));
-    setText(this.#time, left ? i18n.text("approval_left", { left }) : "");
+    const remaining = until === null ? "" : i18n.wholeClock(Math.max(0, until - now));
+    setText(this.#time, remaining ? i18n.text("approval_left", { left: remaining }) : "");
   }
 
   /** @param {View} view */
   #build({ i18n }) {
     this.#isBuilt = true;
+    this.#i18n = i18n;
     this.#reason.maxLength = MAX_REASON;
     const label = element("span", { text: i18n.text("allow_once"), "aria-hidden": "true" });
     this.#once.append(this.#onceName, label, element("kbd", { text: "Ctrl+Enter", "aria-hidden": "true" }));
@@ -105,10 +116,12 @@ export class QuestionPanel {
     this.#buttons.append(this.#once, this.#always, this.#denyOpen);
     const facts = element("p", { class: "question-facts", text: `${i18n.text("approval_still")} ` });
     facts.append(this.#time);
+    this.#rest.append(this.#about, facts);
+    this.#what.append(this.#input, this.#end, this.#showAll, this.#rest);
     this.#box.append(
       element("div", { class: "question-head" }, this.#title, this.#place, this.#next),
       element("p", { class: "question-who" }, this.#tool, this.#server, this.#child),
-      element("div", { class: "question-what" }, this.#input, this.#about, facts),
+      this.#what,
       this.#buttons,
       this.#refusal,
     );
@@ -117,6 +130,7 @@ export class QuestionPanel {
 
   #listen() {
     this.#once.addEventListener("click", () => this.#say("approve", false));
+    this.#showAll.addEventListener("click", () => this.#showWhole());
     this.#always.addEventListener("click", () => this.#say("approve", true));
     this.#denyOpen.addEventListener("click", () => this.#refuse(this.#refusal.hidden === true));
     this.#close.addEventListener("click", () => this.#refuse(false));
@@ -128,7 +142,7 @@ export class QuestionPanel {
     this.#box.addEventListener("keydown", (event) => this.#pressed(event));
   }
 
-  /** Go on to the next question. @param {State} state @param {View} view */
+  /** Show the next question. @param {State} state @param {View} view */
   next(state, view) {
     const keys = openQuestions(state);
     const key = keys[(keys.indexOf(this.#key) + 1) % Math.max(keys.length, 1)] ?? "";
@@ -141,7 +155,7 @@ export class QuestionPanel {
     this.#box.focus();
   }
 
-  /** A question that has just appeared. One that comes back with the line keeps what was written. @param {Call} call @param {View} view */
+  /** Start a new question. One that returns after a reconnect keeps the written reason. @param {Call} call @param {View} view */
   #begin(call, view) {
     const key = this.#key;
     const begun = `${key} ${call.approval?.requestedAt}`;
@@ -149,21 +163,80 @@ export class QuestionPanel {
       this.#begun = begun;
       this.#refuse(false, { isFocused: false });
       this.#reason.value = "";
-      this.#input.replaceChildren(...argumentNodes(call.input, view.i18n));
+      this.#input.replaceChildren(...argumentNodes(call.arguments, view.i18n));
+      this.#isRead = false;
+      this.#showAll.hidden = true;
+      this.#box.classList.remove("is-whole");
+      this.#what.scrollTop = 0;
+      this.#sight.disconnect(); // so that the observer reports again whether the end is visible
+      for (const part of [this.#end, this.#rest]) this.#sight.observe(part);
       this.#about.open = (call.approval?.description ?? "").length <= MAX_OPEN && !call.approval?.question;
     }
+    this.#armLater();
+    this.tick(view);
+  }
+
+  #armLater() {
+    const key = this.#key;
     this.#arm(false);
     setTimeout(() => {
       if (this.#key === key) this.#arm(true);
     }, ARMED_AFTER_MS);
-    this.tick(view);
   }
 
   /** @param {boolean} isArmed */
   #arm(isArmed) {
     this.#isArmed = isArmed;
     const isDisabled = !isArmed || this.#call?.isDeciding === true;
-    for (const button of [this.#once, this.#always, this.#deny]) button.disabled = isDisabled;
+    this.#deny.disabled = isDisabled;
+    for (const button of [this.#once, this.#always]) button.disabled = isDisabled || !this.#isRead;
+  }
+
+  /** @param {boolean} isEndInSight */
+  #looked(isEndInSight) {
+    if (this.#isRead || this.#box.hidden) return;
+    if (isEndInSight) this.#setRead();
+    else if (this.#i18n) {
+      setText(this.#showAll, this.#i18n.count("question_show_all", this.#lines()));
+      this.#showAll.hidden = false;
+    }
+  }
+
+  #setRead() {
+    const hadFocus = focusedBeside(this.#box) === this.#showAll;
+    this.#isRead = true;
+    this.#showAll.hidden = true;
+    this.#arm(this.#isArmed);
+    if (hadFocus) this.#box.focus();
+  }
+
+  #showWhole() {
+    this.#box.classList.add("is-whole");
+    this.#setRead();
+  }
+
+  /** The number of displayed lines of the arguments. */
+  #lines() {
+    return [...this.#input.querySelectorAll("pre")].reduce((lines, part) => {
+      const { lineHeight, paddingBlockStart, paddingBlockEnd } = getComputedStyle(part);
+      const height = part.clientHeight - Number.parseFloat(paddingBlockStart) - Number.parseFloat(paddingBlockEnd);
+      return lines + Math.max(1, Math.round(height / Number.parseFloat(lineHeight)));
+    }, 0);
+  }
+
+  /** The key of the current question; empty = none. */
+  get asked() {
+    return this.#call && !this.#call.isDeciding ? this.#key : "";
+  }
+
+  /** Decide from another control, if this question is still open. If the call was not fully visible, show it first. @param {"approve"|"deny"} decision @param {string} key */
+  answer(decision, key) {
+    if (key !== this.#key || this.#call === null || !this.#isArmed) return;
+    if (decision === "deny" || this.#isRead) this.#say(decision, false);
+    else {
+      this.#showWhole();
+      this.#armLater(); // ignore a key that is held down
+    }
   }
 
   /** @param {Call} call @param {ReadonlyArray<string>} keys @param {View} view */
@@ -190,14 +263,14 @@ export class QuestionPanel {
     this.#arm(this.#isArmed);
   }
 
-  /** Open the field for the reason, or close it. @param {boolean} isOpen @param {{isFocused?: boolean}} [how] */
+  /** Toggle the field for the reason. @param {boolean} isOpen @param {{isFocused?: boolean}} [how] */
   #refuse(isOpen, { isFocused = true } = {}) {
     this.#refusal.hidden = !isOpen;
     this.#denyOpen.setAttribute("aria-expanded", String(isOpen));
     if (isFocused) (isOpen ? this.#reason : this.#denyOpen).focus();
   }
 
-  /** Close the field for the reason, which keeps its text; the focus stays where it is. @returns {boolean} whether it was open */
+  /** Close the field for the reason without moving the focus. The field keeps its text. @returns {boolean} whether it was open */
   closeOpen() {
     if (this.#box.hidden || this.#refusal.hidden) return false;
     this.#refuse(false, { isFocused: false });
@@ -213,18 +286,19 @@ export class QuestionPanel {
       this.#refuse(false);
     } else if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
       event.preventDefault();
-      if (!isInRefusal) this.#say("approve", false);
+      if (!isInRefusal) this.answer("approve", this.#key);
     }
   }
 
   /** @param {Decision["decision"]} decision @param {boolean} remember */
   #say(decision, remember) {
     if (!this.#isArmed || this.#call === null || this.#call.isDeciding) return;
+    if (decision === "approve" && !this.#isRead) return;
     const [turnId = "", ...toolId] = this.#key.split(" ");
     const reason = decision === "deny" ? this.#reason.value.trim() : "";
-    // A second click may come before the next frame shows that this one counts.
+    // A second click may come before the next frame shows the effect of this one.
     this.#call = { ...this.#call, isDeciding: true };
-    // A button that is disabled while it has the focus loses it with the next frame, perhaps before `render` looks.
+    // A focused button that is disabled loses the focus with the next frame, perhaps before `render` checks it.
     if (this.#box.contains(focusedBeside(this.#box))) this.#box.focus();
     this.#arm(this.#isArmed);
     this.#decide(turnId, toolId.join(" "), { decision, remember, reason });

@@ -1,19 +1,21 @@
-/** Where a person reads in the transcript: at its end, in the turn at hand, or at a place of their own. */
+/** The reading position in the transcript, and the turns around it that have elements. */
 
-/** How near to the end counts as reading the newest line. */
+/** @typedef {import("../state/types.js").Turn} Turn */
+
+/** The maximum distance from the end at which a person is reading the newest line. */
 const STICK_PX = 80;
-/** The share of the screen that a long message keeps. The rest goes out of sight, so that its answer is in sight. */
+/** The share of the screen for a long message. The rest scrolls out of view, so that its answer is visible. */
 const MESSAGE_SHARE = 0.5;
 
 /** @typedef {"end"|"turn"|"own"} Place */
 
-/** Keeps the place while lines are added. A turn at hand goes to the top, and its answer grows below it. */
+/** Keeps the position while lines are added. The current turn moves to the top, and its answer grows below it. */
 export class ReadingPlace {
   #scroller;
   /** @type {Place} */
   #place = "end";
   #lastTop = 0;
-  /** The turn at hand. @type {HTMLElement|null} */
+  /** The current turn. @type {HTMLElement|null} */
   #turn = null;
 
   /** @param {HTMLElement} scroller */
@@ -25,25 +27,25 @@ export class ReadingPlace {
     return this.#place === "own";
   }
 
-  /** Whether lines stand below the screen that nobody follows. */
+  /** Whether there are unread lines below the screen. */
   get hasMore() {
     const last = this.#turn?.lastElementChild;
     return this.#place !== "end" && last != null && edges(last).bottom > edges(this.#scroller).bottom + 1;
   }
 
-  /** Go to the newest line and stay with it, until the person scrolls away from it. */
+  /** Follow the newest line until the person scrolls away. */
   toEnd() {
     this.#place = "end";
     this.#scroll();
   }
 
-  /** The turn at hand is the one to read, from its top. */
+  /** Show the current turn from its top. */
   toTurn() {
     this.#place = "turn";
     if (this.#turn) this.#giveRoom(this.#turn);
   }
 
-  /** Keep the place after lines have come; `isNew`: the turn has begun while the page was open. @param {HTMLElement|null} turn @param {boolean} isNew */
+  /** Keep the position after lines were added; `isNew`: the turn began while the page was open. @param {HTMLElement|null} turn @param {boolean} isNew */
   settle(turn, isNew) {
     if (turn !== this.#turn) {
       this.#turn?.classList.remove("has-room");
@@ -54,23 +56,23 @@ export class ReadingPlace {
     this.keep();
   }
 
-  /** Stay where the person reads, whatever has changed in height. */
+  /** Restore the reading position after a change of height. */
   keep() {
     if (this.#place !== "own") this.#scroll();
   }
 
-  /** Only a move of the person is a wish to read elsewhere: new lines, too, change the distance from the end. */
+  /** Only a scroll by the person changes the position, because new lines also change the distance from the end. */
   moved() {
     const { scrollTop } = this.#scroller;
     const distance = scrollTop - this.#lastTop;
     if (Math.abs(distance) < 1) return;
     this.#lastTop = scrollTop;
-    const left = this.#end - scrollTop;
-    if (left < STICK_PX && (distance > 0 || this.#place !== "turn")) this.#place = this.#isTurnShort ? "turn" : "end";
-    else if (left > 1) this.#place = "own";
+    const rest = this.#end - scrollTop;
+    if (rest < STICK_PX && (distance > 0 || this.#place !== "turn")) this.#place = this.#isTurnShort ? "turn" : "end";
+    else if (rest > 1) this.#place = "own";
   }
 
-  /** Below a turn there is room for a screen of its answer. @param {HTMLElement} turn */
+  /** Reserve a screen of space below the turn for its answer. @param {HTMLElement} turn */
   #giveRoom(turn) {
     turn.classList.add("has-room");
   }
@@ -79,14 +81,14 @@ export class ReadingPlace {
     return this.#scroller.scrollHeight - this.#scroller.clientHeight;
   }
 
-  /** Whether the turn with its room ends where the screen does. */
+  /** Whether the turn with its space ends at the end of the screen. */
   get #isTurnShort() {
     return this.#turn?.classList.contains("has-room") === true && this.#topOfTurn(this.#turn) > this.#end - STICK_PX;
   }
 
   #scroll() {
-    const wanted = this.#place === "turn" && this.#turn ? this.#topOfTurn(this.#turn) : this.#end;
-    this.#scroller.scrollTop = Math.min(wanted, this.#end);
+    const target = this.#place === "turn" && this.#turn ? this.#topOfTurn(this.#turn) : this.#end;
+    this.#scroller.scrollTop = Math.min(target, this.#end);
     this.#lastTop = this.#scroller.scrollTop;
   }
 
@@ -102,3 +104,66 @@ export class ReadingPlace {
 
 /** @param {Element} part */
 const edges = (part) => part.getBoundingClientRect();
+
+/** @typedef {Readonly<{from: number, to: number}>} Range `to` is after the last one. */
+
+/** The maximum total weight of the turns with elements. A message and a call weigh one each. */
+export const MAX_WEIGHT = 120;
+/** The estimated height of a turn that was never drawn: its header, and each of its rows. */
+const HEAD_PX = 60;
+const ROW_PX = 90;
+
+/** @param {Turn} turn */
+const weightOf = (turn) => 1 + turn.items.length;
+
+/** The turns on both sides of one turn, as many as the weight allows. At an end, the other side gets the rest. @param {ReadonlyArray<Turn>} turns @param {number} centre @returns {Range} */
+export function rangeAround(turns, centre) {
+  const middle = turns[centre];
+  if (!middle) return { from: 0, to: 0 };
+  let [from, to, weight] = [centre, centre + 1, weightOf(middle)];
+  for (let hasGrown = true; hasGrown; ) {
+    hasGrown = false;
+    for (const isAbove of [true, false]) {
+      const next = isAbove ? turns[from - 1] : turns[to];
+      if (!next || weight + weightOf(next) > MAX_WEIGHT) continue;
+      weight += weightOf(next);
+      if (isAbove) from -= 1;
+      else to += 1;
+      hasGrown = true;
+    }
+  }
+  return { from, to };
+}
+
+/** The last measured heights of turns. */
+export class TurnHeights {
+  /** @type {Map<string, number>} */
+  #heights = new Map();
+
+  /** @param {string} id @param {number} height including the gap to the next turn */
+  note(id, height) {
+    this.#heights.set(id, height);
+  }
+
+  /** @param {ReadonlyArray<Turn>} turns @param {number} from @param {number} to */
+  sum(turns, from, to) {
+    let height = 0;
+    for (let place = from; place < to; place += 1) height += this.#of(/** @type {Turn} */ (turns[place]));
+    return height;
+  }
+
+  /** The turn at this distance from the top. @param {ReadonlyArray<Turn>} turns @param {number} distance */
+  at(turns, distance) {
+    let height = 0;
+    const place = turns.findIndex((turn) => {
+      height += this.#of(turn);
+      return height > distance;
+    });
+    return place === -1 ? turns.length - 1 : place;
+  }
+
+  /** @param {Turn} turn */
+  #of(turn) {
+    return this.#heights.get(turn.id) ?? HEAD_PX + ROW_PX * turn.items.length;
+  }
+}

@@ -1,8 +1,8 @@
-/** The form that signs out. It works on a page that is older than the last sign-in, too. */
+/** The sign-out form. It also works on a page that is older than the last sign-in. */
 
-import { renewToken } from "../net/csrf_token.js";
+import { renewToken } from "../net/api.js";
 
-/** Send the form with the token of now. */
+/** Submit the form with the current CSRF token. */
 export function listenToSignOut() {
   const form = document.getElementById("sign-out");
   if (!(form instanceof HTMLFormElement)) return;

@@ -1,16 +1,24 @@
-/** "Stop the turn?": asked before a message is sent that begins with a cancel word while something runs. No timer runs meanwhile. */
+/**
+ * "Stop the task?" is asked before a message is sent that begins with a cancel word while something runs. A similar question
+ * asks whether "yes" or "no" answers the open question. There is no time limit.
+ */
 
-import { byId } from "./dom.js";
+import { byId, setText } from "./dom.js";
 
 /** @typedef {import("./dom.js").Root} Root */
-/** @typedef {Readonly<{send: () => void, keep: () => void}>} DoubtfulMessage `keep` is called where it is not sent. */
+/** @typedef {Readonly<{send: () => void, keep: () => void, drop?: () => void}>} DoubtfulMessage `keep` is called if it is not sent, `drop` if it was an answer. */
+/** @typedef {Readonly<{title: string, label: string, about: string, act: () => void}>} OtherMeaning `about`: the question that it answers. */
 
-/** A second or held Enter, or a second click, was meant for what was sent: it answers nothing. */
+/** Ignore input for this long, because a second Enter or click was meant for the sent message. */
 const ARMED_AFTER_MS = 500;
 
 export class StopQuestion {
   #box;
   #stop;
+  #title;
+  #meantToStop;
+  /** @type {OtherMeaning} */
+  #meaning;
   #askedAt = 0;
   /** @type {DoubtfulMessage|null} */
   #message = null;
@@ -19,6 +27,10 @@ export class StopQuestion {
   constructor(root, { stop, leave, signal }) {
     this.#box = byId(root, "stop-question", HTMLElement);
     this.#stop = byId(root, "stop-question-stop", HTMLButtonElement);
+    this.#title = byId(root, "stop-question-title", HTMLElement);
+    const { textContent: title } = this.#title;
+    this.#meantToStop = { title: title ?? "", label: this.#stop.textContent ?? "", about: "", act: stop };
+    this.#meaning = this.#meantToStop;
     const send = byId(root, "stop-question-send", HTMLButtonElement);
     const answer = (/** @type {HTMLButtonElement} */ button, /** @type {() => void} */ act) => {
       const clicked = () => {
@@ -29,8 +41,9 @@ export class StopQuestion {
       button.addEventListener("click", clicked, { signal });
     };
     answer(this.#stop, () => {
+      this.#message?.drop?.();
       this.dismiss();
-      stop();
+      this.#meaning.act();
     });
     answer(send, () => this.#take()?.send());
     this.#box.addEventListener(
@@ -46,28 +59,36 @@ export class StopQuestion {
     );
   }
 
-  /** @param {DoubtfulMessage} message */
-  ask(message) {
+  /** @param {DoubtfulMessage} message @param {OtherMeaning} [meaning] the question to ask instead of whether to stop */
+  ask(message, meaning = this.#meantToStop) {
     this.dismiss();
+    this.#meaning = meaning;
+    setText(this.#title, meaning.title);
+    setText(this.#stop, meaning.label);
     this.#message = message;
     this.#askedAt = performance.now();
     this.#box.hidden = false;
     this.#stop.focus();
   }
 
-  /** Nothing is sent; where the turn is over, there is nothing to stop any more. */
+  /** Close the question without sending if the turn has ended, because there is nothing to stop. */
   dismiss() {
     this.#take()?.keep();
   }
 
-  /** Close it without an answer; the focus stays where it is. @returns {boolean} whether it was open */
+  /** Close it if the open question is gone, because there is nothing to answer. @param {string} key the key of the open question */
+  dismissUnless(key) {
+    if (this.#meaning.about && this.#meaning.about !== key) this.dismiss();
+  }
+
+  /** Close it without an answer and without moving the focus. @returns {boolean} whether it was open */
   closeOpen() {
     const isOpen = this.#message !== null;
     this.dismiss();
     return isOpen;
   }
 
-  /** Close the question. @returns {DoubtfulMessage|null} the message that it was asked about */
+  /** Close the question. @returns {DoubtfulMessage|null} the message that it was about */
   #take() {
     const message = this.#message;
     this.#message = null;

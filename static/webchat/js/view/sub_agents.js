@@ -1,12 +1,12 @@
-/** Sub-agents on the page: the link to the conversation in which one works, and its report. */
+/** Sub-agents on the page: the link to their conversation, and their report. */
 
 import { element, sanitisedNodes, setText } from "./dom.js";
 
 /** @typedef {import("../state/types.js").SubAgent} SubAgent */
 /** @typedef {import("../state/types.js").ReportItem} ReportItem */
-/** @typedef {import("./tool_call.js").View} View */
+/** @typedef {import("./dom.js").View} View */
 
-/** Let a link lead to where a sub-agent works. @param {HTMLAnchorElement} link @param {SubAgent|null} subAgent @param {View} view */
+/** Point a link to the conversation of a sub-agent. @param {HTMLAnchorElement} link @param {SubAgent|null} subAgent @param {View} view */
 export function linkTo(link, subAgent, { i18n, pageOf }) {
   link.hidden = !subAgent?.conversationId;
   if (!subAgent || link.hidden) return;
@@ -15,7 +15,7 @@ export function linkTo(link, subAgent, { i18n, pageOf }) {
   link.setAttribute("aria-label", i18n.text("sub_agent_open", { agent: subAgent.agent }));
 }
 
-/** What a sub-agent has reported, as what it is; folded like a result, since the agent answers it. @param {ReportItem} item @param {View} view */
+/** The report of a sub-agent, folded like a result because the agent answers it. @param {ReportItem} item @param {View} view */
 export function reportNode(item, view) {
   const { i18n } = view;
   const key = `report_${item.status}`;

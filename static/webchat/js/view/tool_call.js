@@ -1,7 +1,7 @@
-/** `<tool-call>`: one tool call in one line, with its clock, its limit and its Cancel button (V2). More when it is opened. */
+/** `<tool-call>`: one tool call in one line, with its running time, limit and Cancel button (V2), and more details when opened. */
 
-import { resultAddress } from "../net/fetch_result.js";
-import { isAsked } from "../state/approval.js";
+import { resultAddress } from "../net/api.js";
+import { isAsked } from "../state/calls.js";
 import { canBeCancelled, canOnlyBeLeft, elapsedOf, isCallOver, isStopUnderWay, tierOf } from "../state/status.js";
 import { CallDetails } from "./call_details.js";
 import { element, focusedBeside, icon, setText } from "./dom.js";
@@ -18,11 +18,9 @@ import {
 import { linkTo } from "./sub_agents.js";
 
 /** @typedef {import("../state/types.js").Call} Call */
-/** @typedef {Readonly<{i18n: import("./i18n.js").I18n, viewer: string, now: number, frozenAt: number|null,
- *   pageOf: (conversationId: string) => string, fileUrl?: string, resultUrl?: string}>} View
- *   `fileUrl`: the address of an attachment, with FILE for its id; `resultUrl`: of a result, with TURN and TOOL. */
+/** @typedef {import("./dom.js").View} View */
 
-/** A clock that appears and goes at once is only a flicker. */
+/** The delay before the clock appears, so that it does not flicker for short calls. */
 const SHOW_CLOCK_AFTER_MS = 500;
 const EXTEND_MS = 30_000;
 /** @type {Record<string, string>} */
@@ -39,7 +37,7 @@ const ICON_OF = {
   repaired: "link",
   closed: "link",
 };
-let made = 0;
+let count = 0;
 
 /** Fires `tool-call-cancel`, `tool-call-extend`, `tool-call-stop-work` and `tool-call-result`, all with `{turnId, toolId}` in `detail`. */
 export class ToolCallElement extends HTMLElement {
@@ -62,7 +60,7 @@ export class ToolCallElement extends HTMLElement {
   #extend = element("button", { class: "button call-extend", type: "button" });
   #cancel = element("button", { class: "button call-cancel", type: "button" });
   #bar = element("span", { class: "call-bar", "aria-hidden": "true" });
-  /** Made when somebody looks into it. @type {CallDetails|null} */
+  /** Created when the card is opened. @type {CallDetails|null} */
   #details = null;
   #bodyId = "";
   #events = new AbortController();
@@ -72,7 +70,7 @@ export class ToolCallElement extends HTMLElement {
     return this.#call;
   }
 
-  /** Whether somebody looks into it. @returns {boolean} */
+  /** Whether the card is open. @returns {boolean} */
   get isOpen() {
     return this.#details?.isOpen === true;
   }
@@ -95,7 +93,7 @@ export class ToolCallElement extends HTMLElement {
     this.#events.abort();
   }
 
-  /** Ask for the call's end, if it can be asked now. */
+  /** Request the cancel of the call, if that is possible now. */
   cancel() {
     const call = this.#call;
     if (call?.work) return this.#fire("tool-call-stop-work", { turnId: call.work.turnId });
@@ -110,7 +108,7 @@ export class ToolCallElement extends HTMLElement {
     this.#turnId = turnId;
     this.#call = call;
     setText(this.#name, toolLabel(call));
-    setText(this.#input, shortInput(call.input));
+    setText(this.#input, shortInput(call.arguments));
     this.dataset.status = shownStatus(call);
     if (!before || shownStatus(before) !== shownStatus(call)) this.#drawMark(call);
     linkTo(this.#child, call.subAgent, view);
@@ -120,7 +118,7 @@ export class ToolCallElement extends HTMLElement {
     this.tick(view);
   }
 
-  /** Repaint what time changes. @param {View} view */
+  /** Update the parts that depend on time. @param {View} view */
   tick(view) {
     const call = this.#call;
     if (!call) return;
@@ -138,7 +136,7 @@ export class ToolCallElement extends HTMLElement {
     this.#label(view.i18n.text("card_label", { tool: toolLabel(call), state: spoken }));
   }
 
-  /** What goes on after the call, until it has ended too. @param {Call} call @param {import("../state/types.js").Work} work @param {View} view */
+  /** The background work of the call, until it has ended too. @param {Call} call @param {import("../state/types.js").Work} work @param {View} view */
   #showWork(call, work, view) {
     this.dataset.tier = "";
     this.#showShare(0, null);
@@ -158,8 +156,8 @@ export class ToolCallElement extends HTMLElement {
   /** @param {View} view */
   #build(view) {
     this.#built = true;
-    made += 1;
-    this.#bodyId = `call-body-${made}`;
+    count += 1;
+    this.#bodyId = `call-body-${count}`;
     this.classList.add("call");
     this.setAttribute("role", "group");
     this.tabIndex = -1;
@@ -175,7 +173,7 @@ export class ToolCallElement extends HTMLElement {
     const focused = focusedBeside(this);
     const isStopping = call.stoppingAt !== null;
     const tool = toolLabel(call);
-    // Who is asked says no in the question; two buttons for it would be one too many. The key still cancels.
+    // The question already has a Deny button, so the card needs no Cancel button. The key still cancels.
     this.#cancel.hidden = !call.work && (!canBeCancelled(call) || isAsked(call));
     this.#cancel.disabled = isStopUnderWay(call.work ?? call, { now, frozenAt });
     const [text, label] = cancelTexts(call);
@@ -190,7 +188,7 @@ export class ToolCallElement extends HTMLElement {
     if (isLost || (focused === this.#extend && this.#extend.hidden)) this.focus();
   }
 
-  /** The share of the limit that has passed; nothing without a limit. @param {number} elapsed @param {number|null} timeoutMs */
+  /** The elapsed share of the limit, or null without a limit. @param {number} elapsed @param {number|null} timeoutMs */
   #showShare(elapsed, timeoutMs) {
     this.#bar.hidden = elapsed === 0 || !timeoutMs;
     if (this.#bar.hidden || !timeoutMs) return;
@@ -242,13 +240,13 @@ export class ToolCallElement extends HTMLElement {
   }
 }
 
-/** How it looks: as at work while what it has begun goes on. @param {Call} call */
+/** The look of the card, which stays active while background work of the call continues. @param {Call} call */
 function shownStatus({ status, stoppingAt, work }) {
   if ((work ?? { stoppingAt }).stoppingAt !== null) return "cancelling";
   return work ? "running" : status;
 }
 
-/** What its button says, and to a screen reader. @param {Call} call @returns {[string, string]} */
+/** The text and accessible name of its button. @param {Call} call @returns {[string, string]} */
 function cancelTexts(call) {
   if (call.work) return ["stop_work", "stop_agent"];
   return canOnlyBeLeft(call) ? ["stop_waiting", "stop_waiting_for"] : ["cancel", "cancel_tool"];

@@ -1,4 +1,4 @@
-/** `<tool-step>`: the calls of one step in one block, with a head; after its turn what went well is folded away. */
+/** `<tool-step>`: the calls of one step in one block with a header. After the turn, successful calls are folded. */
 
 import { elapsedOf, isCallOver, isTurnOver } from "../state/status.js";
 import { element, focusedBeside, icon, placeAfter, setText } from "./dom.js";
@@ -6,34 +6,34 @@ import { ToolCallElement } from "./tool_call.js";
 
 /** @typedef {import("../state/types.js").Call} Call */
 /** @typedef {import("../state/types.js").Turn} Turn */
-/** @typedef {import("./tool_call.js").View} View */
+/** @typedef {import("./dom.js").View} View */
 
-/** So many cards that nobody sees cost nothing. */
+/** This many hidden cards are cheap to keep. */
 const FEW = 8;
 
-let made = 0;
+let count = 0;
 
 export class ToolStepElement extends HTMLElement {
   #head = element("button", { class: "step-head", type: "button" });
   #words = element("span", { class: "step-words" });
   #cards = element("div", { class: "step-cards" });
   /** @type {Map<string, ToolCallElement>} */
-  #known = new Map();
+  #cardsById = new Map();
   /** @type {ReadonlyArray<Call>} */
   #calls = [];
   #isOver = false;
   #turnId = "";
   /** @type {View|null} */
   #view = null;
-  /** For whom the cards were drawn. @type {View|null} */
+  /** The viewer for whom the cards were drawn. @type {View|null} */
   #drawnFor = null;
-  /** What the person has chosen, before which the block decides for itself. @type {boolean|null} */
+  /** The person's choice to fold or unfold. Until then the block decides itself. @type {boolean|null} */
   #isOpen = null;
 
   connectedCallback() {
     if (this.#head.isConnected) return;
-    made += 1;
-    this.#cards.id = `step-cards-${made}`;
+    count += 1;
+    this.#cards.id = `step-cards-${count}`;
     this.#head.setAttribute("aria-controls", this.#cards.id);
     this.#head.append(icon("chevron"), this.#words);
     this.#head.addEventListener("click", () => {
@@ -54,26 +54,26 @@ export class ToolStepElement extends HTMLElement {
     this.#turnId = turn.id;
     this.#view = view;
     this.#calls = calls;
-    for (const [toolId, card] of this.#known) {
+    for (const [toolId, card] of this.#cardsById) {
       if (toolIds.includes(toolId)) continue;
       card.remove();
-      this.#known.delete(toolId);
+      this.#cardsById.delete(toolId);
     }
     this.#drawCards(view);
     this.tick(view);
     this.#fold();
   }
 
-  /** The cards; of many that are folded away each is made when somebody looks for it. @param {View} view */
+  /** The cards. Those of a large folded block are created when they are needed. @param {View} view */
   #drawCards(view) {
     const isFolded = this.#calls.length > FEW && this.#canFold && !this.#isShown();
     /** @type {ToolCallElement|null} */
     let previous = null;
     for (const call of this.#calls) {
-      const known = this.#known.get(call.toolId);
-      if (!known && isFolded && isFine(call)) continue;
-      const card = known ?? new ToolCallElement();
-      this.#known.set(call.toolId, card);
+      const existing = this.#cardsById.get(call.toolId);
+      if (!existing && isFolded && isFine(call)) continue;
+      const card = existing ?? new ToolCallElement();
+      this.#cardsById.set(call.toolId, card);
       placeAfter(this.#cards, card, previous);
       if (card.call !== call || !isSameView(view, this.#drawnFor)) card.show(this.#turnId, call, view);
       previous = card;
@@ -85,7 +85,7 @@ export class ToolStepElement extends HTMLElement {
     return this.#calls.length > 1 && this.#isOver && this.#calls.some(isFine);
   }
 
-  /** Repaint what time changes in the head. @param {View} view */
+  /** Update the parts of the header that depend on time. @param {View} view */
   tick({ i18n, now, frozenAt }) {
     const n = this.#calls.length;
     const running = this.#calls.filter(isClocked).length;
@@ -101,7 +101,7 @@ export class ToolStepElement extends HTMLElement {
     setText(this.#words, words.filter(Boolean).join(" · "));
   }
 
-  /** Whether every card is shown. */
+  /** Whether all cards are shown. */
   #isShown() {
     return this.#isOpen ?? !this.#isOver;
   }
@@ -113,25 +113,25 @@ export class ToolStepElement extends HTMLElement {
     this.#head.disabled = !canFold;
     this.#head.setAttribute("aria-expanded", String(isShown || !canFold));
     for (const call of this.#calls) {
-      const card = this.#known.get(call.toolId);
+      const card = this.#cardsById.get(call.toolId);
       if (card) card.hidden = canFold && !isShown && isFine(call) && !this.#isLookedAt(card);
     }
   }
 
-  /** What somebody looks into when the turn ends stays. @param {ToolCallElement} card */
+  /** Keep a card open if the person is reading it when the turn ends. @param {ToolCallElement} card */
   #isLookedAt(card) {
     return this.#isOpen === null && (card.isOpen || card.contains(focusedBeside(card)));
   }
 }
 
-/** What went well is folded away; what did not, and what goes on in the background, stays in sight. @param {Call} call */
+/** Fold successful calls. Failed calls and background work stay visible. @param {Call} call */
 const isFine = ({ status, work }) => status === "succeeded" && !work;
 
 /** @param {ReadonlyArray<Call>} calls @param {ReadonlyArray<Call>} before */
 const isSame = (calls, before) =>
   calls.length === before.length && calls.every((call, place) => call === before[place]);
 
-/** Whether the same person looks, with the clocks running or frozen as before. @param {View} view @param {View|null} before */
+/** Whether the viewer and the state of the clocks are unchanged. @param {View} view @param {View|null} before */
 const isSameView = (view, before) => view.viewer === before?.viewer && view.frozenAt === before.frozenAt;
 
 /** @param {Call} call */

@@ -1,26 +1,25 @@
-/** `<chat-transcript>`: the conversation, turn by turn; redraws only what changed and keeps to the newest line. */
+/** `<chat-transcript>`: the conversation, turn by turn. Redraws only changed turns and follows the newest line. */
 
 import { activeTurn } from "../state/reducer.js";
-import { isCallOver } from "../state/status.js";
+import { isCallOver, isWithdrawn } from "../state/status.js";
 import { attachmentList } from "./attachments.js";
 import { element, focusedBeside, hasMarked, placeAfter } from "./dom.js";
-import { ReadingPlace } from "./reading_place.js";
+import { ReadingPlace, rangeAround, TurnHeights } from "./reading_place.js";
 import { drawParts } from "./turn_section.js";
-import { rangeAround, TurnHeights } from "./turn_window.js";
 
 /** @typedef {import("../state/types.js").State} State */
 /** @typedef {import("../state/types.js").Turn} Turn */
 /** @typedef {import("./tool_call.js").ToolCallElement} ToolCallElement */
-/** @typedef {import("./tool_call.js").View} View */
+/** @typedef {import("./dom.js").View} View */
 /** @typedef {import("./turn_section.js").Drawn} Drawn */
 /** @typedef {import("./tool_step.js").ToolStepElement} ToolStepElement */
 
 /** The gap between turns. */
 const GAP_PX = 32;
-/** So many of the last turns are drawn whether they are in sight or not. */
+/** This many of the last turns are always drawn, even if they are not visible. */
 const AT_HAND = 2;
 
-/** Draws those of `State.turns` that are near to what is read, and the messages that are still on their way. */
+/** Draws the turns of `State.turns` near the reading position, and the messages that are still being sent. */
 export class ChatTranscriptElement extends HTMLElement {
   /** @type {Map<string, Drawn>} */
   #drawn = new Map();
@@ -29,29 +28,29 @@ export class ChatTranscriptElement extends HTMLElement {
   #shownMessages = [];
   #place = new ReadingPlace(this);
   #isShown = false;
-  /** What stands for the turns without elements, before and behind those that have them. */
+  /** Placeholders for the turns without elements, before and after those with elements. */
   #above = element("div", { class: "transcript-gap", "aria-hidden": "true", hidden: "" });
   #below = element("div", { class: "transcript-gap", "aria-hidden": "true", hidden: "" });
   #heights = new TurnHeights();
-  /** What was drawn last, and for whom. @type {{state: State, view: View}|null} */
+  /** The last drawn state and its viewer. @type {{state: State, view: View}|null} */
   #last = null;
-  /** The turn around which the others are drawn; null = the last one. @type {string|null} */
+  /** The turn around which turns are drawn; null = the last one. @type {string|null} */
   #centre = null;
   #isMoving = false;
-  /** The turns whose earlier forms are shown. @type {Set<string>} */
+  /** The turns whose earlier versions are shown. @type {Set<string>} */
   #opened = new Set();
   /** @type {number|null} */
   #earliest = null;
   #events = new AbortController();
-  /** The running bar, a growing message and a phone's keyboard take height away. */
+  /** Observes the height, which changes with the running bar, a growing message and a phone's keyboard. */
   #resized = new ResizeObserver(() => this.#place.keep());
 
-  /** Whether lines stand below the screen that nobody follows. */
+  /** Whether there are unread lines below the screen. */
   get hasMore() {
     return this.#place.hasMore || (this.#place.isOwn && !this.#below.hidden);
   }
 
-  /** Whether a message is being edited, in sight or not. */
+  /** Whether a message is being edited, visible or not. */
   get isEditing() {
     return [...this.#drawn.values()].some(({ section }) => hasEditor(section));
   }
@@ -67,7 +66,7 @@ export class ChatTranscriptElement extends HTMLElement {
     this.addEventListener("scroll", () => this.#moved(), { signal: this.#events.signal, passive: true });
     this.addEventListener("turn-versions", (event) => this.#toggle(event), { signal: this.#events.signal });
     this.#resized.observe(this);
-    this.querySelector(":scope > .outbox")?.remove(); // of a copy
+    this.querySelector(":scope > .outbox")?.remove(); // if this element is a clone
     this.append(this.#above, this.#below, this.#pendingMessages);
   }
 
@@ -76,26 +75,27 @@ export class ChatTranscriptElement extends HTMLElement {
     this.#resized.disconnect();
   }
 
-  /** Go to the newest line and stay with it, until the person scrolls away from it. */
+  /** Follow the newest line until the person scrolls away. */
   follow() {
     this.#drawAround(null);
     this.#place.toEnd();
   }
 
-  /** Show a message that was sent in this state: what waits for a running turn is above the composer, unless it cannot be sent. @param {State} state */
+  /** Show a message as sent. Queued messages are shown above the composer instead, unless they cannot be sent. @param {State} state */
   showSent(state) {
     if (activeTurn(state) === null) this.showNext();
     else if (state.connection.frozenAt !== null) this.follow();
   }
 
-  /** Put what is said next at the top, with its answer below it. */
+  /** Show the next message at the top, with its answer below it. */
   showNext() {
     this.#drawAround(null);
     this.#place.toTurn();
   }
 
-  /** @param {State} state @param {View} view */
-  render(state, view) {
+  /** @param {State} all @param {View} view */
+  render(all, view) {
+    const state = all.turns.some(isWithdrawn) ? { ...all, turns: all.turns.filter((turn) => !isWithdrawn(turn)) } : all;
     const anchor = this.#place.isOwn && state.earliest !== this.#earliest ? this.#anchor() : null;
     this.#earliest = state.earliest;
     this.#last = { state, view };
@@ -107,7 +107,7 @@ export class ChatTranscriptElement extends HTMLElement {
     this.#isShown = state.phase === "ready";
   }
 
-  /** The turns around the one that is read; what stands for the others has their height. @param {State} state @param {View} view */
+  /** Draw the turns around the reading position. Placeholders have the height of the others. @param {State} state @param {View} view */
   #renderTurns(state, view) {
     const { turns } = state;
     const place = this.#centre === null ? -1 : turns.findIndex(({ id }) => id === this.#centre);
@@ -130,11 +130,11 @@ export class ChatTranscriptElement extends HTMLElement {
     if (turns.some((turn) => turn.replacedBy)) this.#fold();
   }
 
-  /** @param {ReadonlySet<string>} kept the turns that keep their elements @param {ReadonlySet<string|undefined>} aside those whose elements are only put aside */
+  /** @param {ReadonlySet<string>} kept the turns that keep their elements @param {ReadonlySet<string|undefined>} aside the turns whose elements are kept outside the page */
   #leaveOut(kept, aside) {
-    const gone = [...this.#drawn].filter(([id, { section }]) => !kept.has(id) && section.isConnected);
-    const heights = gone.map(([, { section }]) => section.offsetHeight); // all are read before the first is changed
-    for (const [place, [id, { section }]] of gone.entries()) {
+    const removed = [...this.#drawn].filter(([id, { section }]) => !kept.has(id) && section.isConnected);
+    const heights = removed.map(([, { section }]) => section.offsetHeight); // read all heights before the first change
+    for (const [place, [id, { section }]] of removed.entries()) {
       const height = heights[place] ?? 0;
       this.#heights.note(id, height > 0 ? height + GAP_PX : 0);
       if (section.contains(focusedBeside(this))) this.focus({ preventScroll: true });
@@ -143,7 +143,7 @@ export class ChatTranscriptElement extends HTMLElement {
     }
   }
 
-  /** Others are drawn when the person comes near to where the elements end. */
+  /** Draw other turns when the person scrolls near the end of the drawn ones. */
   #moved() {
     this.#place.moved();
     if (this.#isMoving || (this.#above.hidden && this.#below.hidden)) return;
@@ -164,7 +164,7 @@ export class ChatTranscriptElement extends HTMLElement {
     return isNear(this.#above) || isNear(this.#below);
   }
 
-  /** What is being written or marked keeps its elements. */
+  /** Keep the elements of an edited or selected text. */
   get #isHeld() {
     return hasEditor(this) || hasMarked(this);
   }
@@ -189,7 +189,7 @@ export class ChatTranscriptElement extends HTMLElement {
     if (anchor?.part.isConnected) this.scrollTop += topOf(anchor.part) - anchor.top;
   }
 
-  /** What is at work; if nothing is, the last that was. What was never sent stands below it. @param {State} state @returns {HTMLElement|null} */
+  /** The running turn, or else the last one. Unsent messages are below it. @param {State} state @returns {HTMLElement|null} */
   #turnAtHand(state) {
     const active = activeTurn(state);
     if (active === null && state.pendingMessages.length > 0) return this.#pendingMessages;
@@ -197,7 +197,7 @@ export class ChatTranscriptElement extends HTMLElement {
     return (turn && this.#drawn.get(turn.id)?.section) ?? null;
   }
 
-  /** What is read now: it stays where it is while earlier messages are put above it. */
+  /** The turn at the reading position, which stays in place while earlier messages are inserted above it. */
   #anchor() {
     const edge = this.getBoundingClientRect().top;
     const parts = [...this.querySelectorAll(".turn > *")];
@@ -205,14 +205,14 @@ export class ChatTranscriptElement extends HTMLElement {
     return part ? { part, top: topOf(part) } : null;
   }
 
-  /** Repaint the clocks. @param {View} view */
+  /** Update the clocks. @param {View} view */
   tick(view) {
     for (const card of this.cards) if (card.call && (card.call.work || !isCallOver(card.call.status))) card.tick(view);
     const live = '.turn:is([data-status="running"], [data-status="cancelling"]) > tool-step';
     for (const step of this.querySelectorAll(live)) /** @type {ToolStepElement} */ (step).tick(view);
   }
 
-  /** What was replaced stands, out of sight, above the turn that is in its place. */
+  /** Place replaced turns, hidden, above the turn that replaced them. */
   #fold() {
     /** @type {HTMLElement[]} */
     let group = [];
@@ -284,15 +284,15 @@ export class ChatTranscriptElement extends HTMLElement {
   }
 }
 
-/** Who has answered last before a turn. @param {ReadonlyArray<Turn>} turns @param {number} place */
+/** The agent that last answered before a turn. @param {ReadonlyArray<Turn>} turns @param {number} place */
 const agentBefore = (turns, place) =>
   turns.slice(0, place).findLast(({ agent, replacedBy }) => agent && !replacedBy)?.agent ?? "";
 
 /** @param {HTMLElement} gap @param {number} height */
 function setGap(gap, height) {
   gap.hidden = height === 0;
-  const wanted = `${height}px`;
-  if (gap.style.height !== wanted) gap.style.height = wanted;
+  const css = `${height}px`;
+  if (gap.style.height !== css) gap.style.height = css;
 }
 
 /** @param {Element} part */

@@ -1,4 +1,4 @@
-/** The section of one turn: its messages, its cards, and how it ended; elements stay while what they show does. */
+/** The section of one turn: its messages, cards and ending. Elements are kept while their content stays. */
 
 import { isTurnOver } from "../state/status.js";
 import { attachmentsOf } from "../state/turns.js";
@@ -13,49 +13,61 @@ import { ToolStepElement } from "./tool_step.js";
 /** @typedef {import("../state/types.js").Item} Item */
 /** @typedef {import("../state/types.js").TextItem} TextItem */
 /** @typedef {import("../state/types.js").Turn} Turn */
-/** @typedef {import("./tool_call.js").View} View */
+/** @typedef {import("./dom.js").View} View */
 /**
  * @typedef {Readonly<{turn: Turn, viewer: string, frozen: boolean, section: HTMLElement,
- *   parts: Map<string, HTMLElement>, newAgent: string}>} Drawn `newAgent`: who answers from here on, where that is somebody else.
+ *   parts: Map<string, HTMLElement>, newAgent: string}>} Drawn `newAgent`: the agent that answers from here on, if it changed.
  */
 
 /** @param {Drawn} drawn @param {View} view */
 export function drawParts(drawn, view) {
   const { turn, section, parts } = drawn;
   const nodes = steps(turn.items).map((items) => stepNode(drawn, items, view));
+  if (turn.thoughts) {
+    const title = view.i18n.text(turn.partial ? "thoughts" : "thoughts_streaming");
+    nodes.push(showThoughts(part(parts, "thoughts", thoughtsFold), title, turn.thoughts));
+  }
   if (turn.partial) nodes.push(partialNode(drawn, view));
   const note = endingNode(turn, view);
   section.toggleAttribute("data-unsent", isTurnOver(turn.status) && !turn.isBegun);
   if (turn.status === "queued") nodes.push(part(parts, "queued", () => queued(view)));
   if (isThinking(turn)) nodes.push(part(parts, "thinking", () => thinking(view)));
-  // When it is tried again counts down in the running bar.
-  const told = turn.retry?.reason ? view.i18n.text("retry_reason", turn.retry) : turn.errorMessage;
-  if (told && turn.status !== "failed") {
-    nodes.push(part(parts, `error ${told}`, () => element("p", { class: "turn-note", text: told })));
+  // The running bar shows the countdown to the retry.
+  const problem = turn.retry?.reason ? view.i18n.text("retry_reason", turn.retry) : turn.errorMessage;
+  if (problem && turn.status !== "failed") {
+    nodes.push(part(parts, `error ${problem}`, () => element("p", { class: "turn-note", text: problem })));
   }
   if (turn.repairs > 0) nodes.push(part(parts, "repairs", () => element("p", { class: "turn-note" })));
   const repairs = parts.get("repairs");
   if (repairs) setText(repairs, view.i18n.count("history_repaired", turn.repairs));
   const answers = turn.acknowledgements.map((answer, place) => commandNode(drawn, answer, place, view));
-  const known = `actions ${turn.items.length}`; // earlier messages may bring more of the answer
-  const actions = hasOutcome(turn) ? [part(parts, known, () => answerActions(turn, view.i18n))] : [];
-  const wanted = [...headNodes(drawn, view), ...nodes, ...(note ? [note] : []), ...actions, ...answers];
-  for (const child of [...section.children]) if (!wanted.includes(/** @type {HTMLElement} */ (child))) child.remove();
-  for (const [key, node] of parts) if (!wanted.includes(node)) parts.delete(key);
+  const actionsKey = `actions ${turn.items.length}`; // earlier messages may add more of the answer
+  const actions = hasOutcome(turn) ? [part(parts, actionsKey, () => answerActions(turn, view.i18n))] : [];
+  const children = [...headNodes(drawn, view), ...nodes, ...(note ? [note] : []), ...actions, ...answers];
+  for (const child of [...section.children]) if (!children.includes(/** @type {HTMLElement} */ (child))) child.remove();
+  for (const [key, node] of parts) if (!children.includes(node)) parts.delete(key);
   /** @type {Element|null} */
   let previous = null;
-  for (const node of wanted) {
+  for (const node of children) {
     placeAfter(section, node, previous);
     previous = node;
   }
 }
 
-/** What stands above a message. @param {Drawn} drawn @param {View} view @returns {HTMLElement[]} */
+/** The lines above a message. @param {Drawn} drawn @param {View} view @returns {HTMLElement[]} */
 function headNodes({ turn, parts, newAgent }, { i18n }) {
   const head = [];
   if (newAgent) {
     const text = i18n.text("agent_from_here", { agent: newAgent });
     head.push(part(parts, `agent ${newAgent}`, () => element("p", { class: "turn-agent", text })));
+  }
+  const change = `prompt_changed_${turn.promptChange}`;
+  if (i18n.has(change) && !(newAgent && turn.promptChange === "agent")) {
+    head.push(part(parts, change, () => element("p", { class: "turn-agent", text: i18n.text(change) })));
+  }
+  if (turn.summary) {
+    const fold = part(parts, "summary", thoughtsFold);
+    head.push(showThoughts(fold, i18n.text("summary_of_oldest"), turn.summary));
   }
   if (turn.version > 1) head.push(part(parts, "versions", () => versionsButton(turn, i18n)));
   return head;
@@ -63,23 +75,23 @@ function headNodes({ turn, parts, newAgent }, { i18n }) {
 
 /** @template {HTMLElement} T @param {Map<string, HTMLElement>} parts @param {string} key @param {() => T} make @returns {T} */
 function part(parts, key, make) {
-  const known = /** @type {T|undefined} */ (parts.get(key));
-  if (known) return known;
+  const existing = /** @type {T|undefined} */ (parts.get(key));
+  if (existing) return existing;
   const created = make();
   parts.set(key, created);
   return created;
 }
 
-/** The items of a turn, with the calls of each step together. @param {ReadonlyArray<Item>} items @returns {Array<[Item, ...Item[]]>} */
+/** The items of a turn, with the calls of each step grouped. @param {ReadonlyArray<Item>} items @returns {Array<[Item, ...Item[]]>} */
 function steps(items) {
   /** @type {Array<[Item, ...Item[]]>} */
-  const found = [];
+  const groups = [];
   for (const item of items) {
-    const last = found.at(-1);
+    const last = groups.at(-1);
     if (item.kind === "call" && last?.[0].kind === "call") last.push(item);
-    else found.push([item]);
+    else groups.push([item]);
   }
-  return found;
+  return groups;
 }
 
 /** @param {Drawn} drawn @param {[Item, ...Item[]]} items @param {View} view @returns {HTMLElement} */
@@ -92,6 +104,7 @@ function stepNode(drawn, items, view) {
     step.show(turn, toolIds, view);
     return step;
   }
+  if (item.kind === "thoughts") return finishedThoughts(parts, item, view);
   if (item.kind === "report") return part(drawn.parts, item.key, () => reportNode(item, view));
   return textNode(drawn, item, view);
 }
@@ -123,11 +136,11 @@ function textNode({ turn, parts }, item, { i18n, fileUrl = "" }) {
   });
 }
 
-/** The text that is being written. @param {Drawn} drawn @param {View} view */
+/** The streaming text. @param {Drawn} drawn @param {View} view */
 function partialNode({ turn, parts }, { i18n }) {
   const article = part(parts, "partial", () => {
     const created = messageArticle("agent", "", i18n);
-    created.append(streamedText());
+    created.append(streamedText(i18n));
     created.setAttribute("aria-busy", "true");
     return created;
   });
@@ -135,7 +148,35 @@ function partialNode({ turn, parts }, { i18n }) {
   return article;
 }
 
-/** What has streamed goes on as the message that it has become: what was read in it, or marked, stays. @param {Turn} turn @param {TextItem} item @param {Drawn["parts"]} parts @param {import("./i18n.js").I18n} i18n */
+/** What the model has thought or summarised, folded because the conversation has the rest. */
+const thoughtsFold = () =>
+  element(
+    "details",
+    { class: "thoughts" },
+    element("summary"),
+    element("div", { class: "thoughts-text", dir: "auto" }),
+  );
+
+/** @param {HTMLElement} fold @param {string} title @param {string} text */
+function showThoughts(fold, title, text) {
+  const [summary, shown] = /** @type {[HTMLElement, HTMLElement]} */ ([...fold.children]);
+  setText(summary, title);
+  setText(shown, text);
+  return fold;
+}
+
+/** Reuse the fold in which they streamed, open or closed. @param {Drawn["parts"]} parts @param {import("../state/types.js").ThoughtsItem} item @param {View} view */
+function finishedThoughts(parts, { key, text, durationMs }, { i18n }) {
+  const fold = part(parts, key, () => {
+    const streamed = parts.get("thoughts");
+    parts.delete("thoughts");
+    return streamed ?? thoughtsFold();
+  });
+  const seconds = Math.max(Math.round(durationMs / 1000), 1);
+  return showThoughts(fold, i18n.text("thought_for", { time: i18n.wholeClock(seconds * 1000) }), text);
+}
+
+/** Reuse the elements of the streamed text for its message, so that the reading position and selection stay. @param {Turn} turn @param {TextItem} item @param {Drawn["parts"]} parts @param {import("./i18n.js").I18n} i18n */
 function finishedArticle(turn, item, parts, i18n) {
   const article = parts.get("partial");
   if (!article || turn.partial || !isProse(item)) return null;
@@ -146,7 +187,7 @@ function finishedArticle(turn, item, parts, i18n) {
   return article;
 }
 
-/** Where a sub-agent works, the agent that set it to work speaks as the person does elsewhere. @param {Turn} turn @param {TextItem} item */
+/** In a sub-agent's conversation, the messages of its parent agent look like those of a person. @param {Turn} turn @param {TextItem} item */
 const authorOf = (turn, { kind }) => (kind === "user" && turn.source === "agent" ? "parent" : kind);
 
 /** @param {"user"|"parent"|"agent"} author @param {string} at @param {import("./i18n.js").I18n} i18n */
@@ -161,20 +202,20 @@ function messageArticle(author, at, i18n) {
   return element("article", { class: `message message-${place}`, "aria-label": messageLabel(author, at, i18n) });
 }
 
-/** A cancel word and what came of it, as one chip. @param {Drawn} drawn @param {import("../state/types.js").Acknowledgement} answer @param {number} place @param {View} view @returns {HTMLElement} */
+/** A cancel word and its effect, as one chip. @param {Drawn} drawn @param {import("../state/types.js").Acknowledgement} answer @param {number} place @param {View} view @returns {HTMLElement} */
 function commandNode({ turn, parts }, { said, text, source }, place, { i18n }) {
-  const ended = Object.values(turn.calls).filter(({ endedBy }) => endedBy?.source === source);
-  const isPlain = ended.length > 0 && ended.every(({ status }) => status === "cancelled");
-  // The answer to a spoken word is a sentence of the model, which is heard too.
-  const outcome = isPlain && source !== "voice" ? i18n.count("command_cancelled", ended.length) : text;
+  const endedCalls = Object.values(turn.calls).filter(({ endedBy }) => endedBy?.source === source);
+  const isPlain = endedCalls.length > 0 && endedCalls.every(({ status }) => status === "cancelled");
+  // The answer to a spoken word is a sentence of the server that is also spoken.
+  const outcome = isPlain && source !== "voice" ? i18n.count("command_cancelled", endedCalls.length) : text;
   const chip = part(parts, `word ${place}`, () => {
     const article = messageArticle("user", "", i18n);
     article.classList.add("message-command");
     article.append(element("strong", { text: said }), element("span", { class: "command-outcome" }));
     return article;
   });
-  const shown = chip.querySelector(".command-outcome");
-  if (shown) setText(shown, outcome);
+  const outcomeNode = chip.querySelector(".command-outcome");
+  if (outcomeNode) setText(outcomeNode, outcome);
   return chip;
 }
 
@@ -193,18 +234,18 @@ function endingNode(turn, { i18n, viewer }) {
   return note;
 }
 
-/** Sends the same message again, as a new turn, once; the stylesheet offers it on the last turn only. @param {Turn} turn @param {import("./i18n.js").I18n} i18n @param {"try_again"|"send_again"} key */
+/** Sends the same message again as a new turn, only once. The stylesheet shows it only on the last turn. @param {Turn} turn @param {import("./i18n.js").I18n} i18n @param {"try_again"|"send_again"} key */
 function retryButton(turn, i18n, key) {
   const button = element("button", { class: `button turn-retry turn-${key}`, type: "button", text: i18n.text(key) });
   button.addEventListener("click", () => {
-    const said = turn.items.find((item) => item.kind === "user");
-    const detail = { text: said?.kind === "user" ? said.text : "", attachments: attachmentsOf(turn) };
+    const message = turn.items.find((item) => item.kind === "user");
+    const detail = { text: message?.kind === "user" ? message.text : "", attachments: attachmentsOf(turn) };
     button.dispatchEvent(new CustomEvent("turn-retry", { bubbles: true, detail }));
   });
   return button;
 }
 
-/** Lets the agent go on in a new turn; offered like the other. @param {Turn} turn @param {import("./i18n.js").I18n} i18n */
+/** Continues in a new turn. Also shown only on the last turn. @param {Turn} turn @param {import("./i18n.js").I18n} i18n */
 function continueButton(turn, i18n) {
   const button = element("button", {
     class: "button turn-retry turn-continue",
@@ -217,9 +258,9 @@ function continueButton(turn, i18n) {
   return button;
 }
 
-/** Whether the agent is at work with nothing to show for it yet. @param {Turn} turn */
+/** Whether the agent is working but there is nothing to show yet. @param {Turn} turn */
 function isThinking(turn) {
-  if (isTurnOver(turn.status) || turn.status !== "running" || turn.partial) return false;
+  if (isTurnOver(turn.status) || turn.status !== "running" || turn.partial || turn.thoughts) return false;
   return Object.values(turn.calls).every((call) => call.result !== null || call.durationMs !== null);
 }
 

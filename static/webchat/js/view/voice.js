@@ -1,4 +1,4 @@
-/** The microphone: sends what a person has said, and speaks the answer to a spoken cancel word (C8). */
+/** The microphone: types or sends what is said, and speaks the answer to a spoken cancel word (C8). */
 
 import { browserStorage } from "../state/storage.js";
 import { EchoFilter, RestartPolicy } from "../state/voice.js";
@@ -9,14 +9,16 @@ import { VoiceLock } from "./voice_lock.js";
  * @typedef {Readonly<{
  *   button: HTMLButtonElement,
  *   note: HTMLElement,
+ *   sends: HTMLInputElement,
  *   i18n: import("./i18n.js").I18n,
  *   announcer: import("./announcer.js").Announcer,
  *   onSaid: (text: string) => void,
+ *   onDictated: (text: string) => void,
  *   signal: AbortSignal,
- * }>} VoiceParts `onSaid` is told of each final transcript, never of a partial one.
+ * }>} VoiceParts `onSaid` gets each final transcript, never a partial one, and `onDictated` gets it instead unless the checkbox `sends` is ticked.
  */
 
-/** The parts of the Web Speech API that are used; its types are not in TypeScript's library.
+/** The used parts of the Web Speech API, which TypeScript's library lacks.
  * @typedef {Readonly<{isFinal: boolean, 0: Readonly<{transcript: string}>}>} SpeechResult
  * @typedef {Event & Readonly<{resultIndex: number, results: ArrayLike<SpeechResult>}>} SpeechResultEvent
  * @typedef {EventTarget & {lang: string, continuous: boolean, interimResults: boolean, start(): void, stop(): void, abort(): void}} Recogniser
@@ -24,19 +26,20 @@ import { VoiceLock } from "./voice_lock.js";
 
 const STORAGE_KEY = "webchat-voice";
 const TOLD_KEY = "webchat-voice-told";
+const SENDS_KEY = "webchat-voice-sends";
 const EARCONS = { listening: 660, off: 440, heard: 880 }; // Hz
 const EARCON_SECONDS = 0.08;
-/** After these the microphone cannot go on by itself. */
+/** Errors after which the microphone cannot restart automatically. */
 const FINAL_ERRORS = new Set(["not-allowed", "service-not-allowed", "audio-capture", "language-not-supported"]);
 const ERRORS = new Set([...FINAL_ERRORS, "network", "no-speech", "phrases-not-supported"]);
 
 /** @typedef {"off"|"listening"|"hearing"} VoiceState */
 
-/** One microphone button; hidden where the browser has no speech recognition, or nobody writes. */
+/** One microphone button. It is hidden without speech recognition, or if the chat is read-only. */
 export class Voice {
   #parts;
   #echo = new EchoFilter();
-  /** What is said aloud now; Chromium forgets to tell the end of one that nobody holds. @type {SpeechSynthesisUtterance|null} */
+  /** The current utterance. Without a reference, Chromium drops its end event. @type {SpeechSynthesisUtterance|null} */
   #utterance = null;
   #restarts = new RestartPolicy();
   /** @type {Recogniser|null} */
@@ -44,7 +47,7 @@ export class Voice {
   /** @type {VoiceState} */
   #state = "off";
   #timer = 0;
-  /** What it does once it is in sight, unless it was turned off elsewhere. @type {(() => void)|null} */
+  /** Resume when the page is visible, unless the microphone was turned off elsewhere. @type {(() => void)|null} */
   #comeBack = null;
   #lock = new VoiceLock(() => this.isOn && this.#rest(""));
   /** @type {AudioContext|null} */
@@ -58,17 +61,20 @@ export class Voice {
     parts.button.addEventListener("click", () => (this.isOn ? this.turnOff() : this.#press()), {
       signal: parts.signal,
     });
+    // The focus stays in the message field, where the next Enter sends and does not turn the microphone off.
+    parts.button.addEventListener("mousedown", (event) => event.preventDefault(), { signal: parts.signal });
+    parts.sends.addEventListener("change", () => this.#choose(), { signal: parts.signal });
     parts.signal.addEventListener("abort", () => {
       this.#drop();
       this.#lock.release();
     });
     document.addEventListener("visibilitychange", () => this.#look(), { signal: parts.signal });
-    if (standsInAnotherPage(parts.button)) return;
+    if (isEmbedded(parts.button)) return;
     this.#comeBack = () => void this.#turnOnIfAllowed();
     this.#look();
   }
 
-  /** Listen only in sight: what is said in front of another page is not for this one. */
+  /** Listen only while visible, because speech in front of another page is not meant for this one. */
   #look() {
     if (document.visibilityState !== "visible") {
       this.#lock.release();
@@ -82,7 +88,7 @@ export class Voice {
     else this.#comeBack = null;
   }
 
-  /** A tab that goes out of sight may learn of it after the one that comes. */
+  /** A hidden tab may get its event after the newly visible tab. */
   #waitForOthers() {
     this.#lock.wait(() => {
       if (browserStorage.getItem(STORAGE_KEY) === "on") this.#turnOn();
@@ -93,7 +99,7 @@ export class Voice {
     return this.#state !== "off";
   }
 
-  /** Stop listening, and forget that it was on. @returns {boolean} whether it was on */
+  /** Stop listening and forget that the microphone was on. @returns {boolean} whether it was on */
   turnOff() {
     const wasOn = this.isOn;
     browserStorage.removeItem(STORAGE_KEY);
@@ -101,7 +107,20 @@ export class Voice {
     return wasOn;
   }
 
-  /** Say something aloud, if the microphone is on. @param {string} text */
+  /** Remember whether to send what is said, or to type it. */
+  #choose() {
+    const { sends } = this.#parts;
+    if (sends.checked) browserStorage.setItem(SENDS_KEY, "yes");
+    else browserStorage.removeItem(SENDS_KEY);
+    this.#tell(this.#privacy);
+  }
+
+  get #privacy() {
+    const { i18n, sends } = this.#parts;
+    return i18n.text(sends.checked ? "voice_privacy_sent" : "voice_privacy_typed");
+  }
+
+  /** Speak a text if the microphone is on. @param {string} text */
   speak(text) {
     if (!this.isOn) return;
     const { i18n } = this.#parts;
@@ -123,7 +142,7 @@ export class Voice {
     speech.speak(utterance);
   }
 
-  /** One that gave way to another tells of its end later. @param {SpeechSynthesisUtterance} utterance @returns {boolean} whether it was the one that is said now */
+  /** An interrupted utterance reports its end later. @param {SpeechSynthesisUtterance} utterance @returns {boolean} whether it is the current utterance */
   #spoken(utterance) {
     if (utterance !== this.#utterance) return false;
     this.#utterance = null;
@@ -131,14 +150,14 @@ export class Voice {
     return true;
   }
 
-  /** Be silent: something was stopped. */
+  /** Stop speaking, because something was stopped. */
   hush() {
     window.speechSynthesis?.cancel();
     this.#utterance = null;
     this.#echo.end(performance.now());
   }
 
-  /** A page must not open the microphone by itself unless the person has allowed it before. */
+  /** Open the microphone automatically only if the person has already allowed it. */
   async #turnOnIfAllowed() {
     try {
       const name = /** @type {PermissionName} */ ("microphone");
@@ -147,21 +166,23 @@ export class Voice {
       this.#comeBack = () => this.#waitForOthers();
       this.#look();
     } catch {
-      // A browser that does not know the permission asks when the person presses the button.
+      // A browser that does not support this permission query asks when the person presses the button.
     }
   }
 
   #press() {
     this.#lock.take();
-    this.#turnOn();
+    this.#turnOn({ isPressed: true });
   }
 
-  #turnOn() {
-    const { i18n } = this.#parts;
+  /** Show the privacy note every time the microphone starts automatically. @param {{isPressed?: boolean}} [how] */
+  #turnOn({ isPressed = false } = {}) {
+    const { sends } = this.#parts;
     this.#comeBack = null;
+    sends.checked = browserStorage.getItem(SENDS_KEY) === "yes";
     browserStorage.setItem(STORAGE_KEY, "on");
     this.#restarts.reset();
-    this.#tell(browserStorage.getItem(TOLD_KEY) ? "" : i18n.text("voice_privacy"));
+    this.#tell(isPressed && browserStorage.getItem(TOLD_KEY) ? "" : this.#privacy);
     browserStorage.setItem(TOLD_KEY, "yes");
     this.#earcon("listening");
     this.#show("listening");
@@ -173,7 +194,7 @@ export class Voice {
     const recogniser = newRecogniser();
     this.#recogniser = recogniser;
     recogniser.addEventListener("start", () => this.#restarts.started(performance.now()), { signal });
-    // One that is let go still tells of the end of speech.
+    // A released recogniser still reports the end of speech.
     const shows = (/** @type {VoiceState} */ state) => () => recogniser === this.#recogniser && this.#show(state);
     recogniser.addEventListener("speechstart", shows("hearing"), { signal });
     recogniser.addEventListener("speechend", shows("listening"), { signal });
@@ -190,13 +211,19 @@ export class Voice {
   /** @param {SpeechResultEvent} event */
   #heard({ resultIndex, results }) {
     if (!this.isOn) return;
+    const { i18n, sends, onSaid, onDictated } = this.#parts;
     for (const result of Array.from(results).slice(resultIndex)) {
       const text = result[0].transcript.trim();
-      if (!result.isFinal || !text || this.#echo.isEcho(text, performance.now())) continue;
+      if (!text || this.#echo.isEcho(text, performance.now())) continue;
+      if (!result.isFinal) {
+        this.#write(`${text}…`);
+        continue;
+      }
       this.#earcon("heard");
-      this.#tell(this.#parts.i18n.text("voice_heard", { text }));
+      this.#tell(i18n.text("voice_heard", { text }));
       this.hush();
-      this.#parts.onSaid(text);
+      if (sends.checked) onSaid(text);
+      else onDictated(text);
     }
   }
 
@@ -238,8 +265,9 @@ export class Voice {
 
   /** @param {VoiceState} state */
   #show(state) {
-    const { button, i18n } = this.#parts;
+    const { button, i18n, sends } = this.#parts;
     this.#state = state;
+    if (sends.parentElement) sends.parentElement.hidden = state === "off";
     const label = i18n.text(`voice_${state}`);
     button.dataset.state = state;
     button.setAttribute("aria-pressed", String(state !== "off"));
@@ -249,14 +277,19 @@ export class Voice {
 
   /** @param {string} text */
   #tell(text) {
+    this.#write(text);
+    if (text) this.#parts.announcer.say({ text, urgent: false });
+  }
+
+  /** Show interim words without an announcement, because they may still change. @param {string} text */
+  #write(text) {
     setText(this.#parts.note, text);
     this.#parts.note.hidden = text === "";
-    if (text) this.#parts.announcer.say({ text, urgent: false });
   }
 
   /** @param {keyof typeof EARCONS} name */
   #earcon(name) {
-    // Before the person has touched the page, browsers play nothing and complain.
+    // Browsers block sound and log a warning before the person interacts with the page.
     if (typeof AudioContext === "undefined" || navigator.userActivation?.hasBeenActive === false) return;
     this.#audio ??= new AudioContext();
     const tone = new OscillatorNode(this.#audio, { frequency: EARCONS[name] });
@@ -267,20 +300,20 @@ export class Voice {
   }
 }
 
-/** There the person presses the button each time. @param {Element} button */
-const standsInAnotherPage = (button) => button.getRootNode() !== document || window.parent !== window;
+/** Whether the person must press the button each time. @param {Element} button */
+const isEmbedded = (button) => button.getRootNode() !== document || window.parent !== window;
 
 /** @returns {(new () => Recogniser)|undefined} */
 function recogniserClass() {
-  const known = /** @type {any} */ (window);
-  return known.SpeechRecognition ?? known.webkitSpeechRecognition;
+  const global = /** @type {any} */ (window);
+  return global.SpeechRecognition ?? global.webkitSpeechRecognition;
 }
 
-/** The person speaks the browser's language, which may be another one than the page's. */
+/** Use the browser's language, which may differ from the page's. */
 function newRecogniser() {
-  const made = new /** @type {new () => Recogniser} */ (recogniserClass())();
-  made.lang = navigator.language;
-  made.continuous = true;
-  made.interimResults = true;
-  return made;
+  const recogniser = new /** @type {new () => Recogniser} */ (recogniserClass())();
+  recogniser.lang = navigator.language;
+  recogniser.continuous = true;
+  recogniser.interimResults = true;
+  return recogniser;
 }

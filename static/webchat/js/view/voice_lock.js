@@ -1,28 +1,28 @@
-/** The lock of the one microphone: the chat whose button was pressed last has it while it is in sight. */
+/** The lock of the microphone. The visible chat whose button was pressed last holds it. */
 
 const NAME = "webchat-voice";
 
-/** One chat's part of the lock. An insecure page has no locks, and no microphone. */
+/** One chat's handle to the lock. Insecure pages have neither locks nor a microphone. */
 export class VoiceLock {
   #onLost;
   #request = new AbortController();
 
-  /** @param {() => void} onLost another one has taken it */
+  /** @param {() => void} onLost called when another chat has taken the lock */
   constructor(onLost) {
     this.#onLost = onLost;
   }
 
-  /** Take it from whoever has it. */
+  /** Take the lock from its holder. */
   take() {
     void this.#ask({ steal: true }, () => undefined);
   }
 
-  /** Wait until nobody has it. @param {() => void} onHeld */
+  /** Wait until the lock is free. @param {() => void} onHeld */
   wait(onHeld) {
     void this.#ask({}, onHeld);
   }
 
-  /** Let it go, or wait no longer. */
+  /** Release the lock, or stop waiting for it. */
   release() {
     this.#request.abort();
   }
@@ -40,7 +40,7 @@ export class VoiceLock {
     try {
       await navigator.locks?.request(NAME, options.steal ? options : { signal }, hold);
     } catch (error) {
-      // Where a browser allows no storage, it refuses all locks: there each chat listens for itself.
+      // A browser that forbids storage also refuses all locks, so each chat listens on its own.
       const isStolen = error instanceof DOMException && error.name === "AbortError";
       if (isStolen && !signal.aborted) this.#onLost();
     }

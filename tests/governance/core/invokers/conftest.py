@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 
-from governance.core.invokers import worker_connection
+from governance.core.invokers import process
 from governance.core.invokers.process import ProcessInvoker
 from tests.governance.core.invokers.worker_calls import GRACE
 from tests.governance.core.process_table import tagged
@@ -18,7 +18,7 @@ collect_ignore_glob = [] if sys.platform == "linux" else ["test_process_*.py", "
 @pytest.fixture(autouse=True)
 def mark(monkeypatch):
     """What marks the processes of this test, so that others on the machine do not matter."""
-    monkeypatch.setattr(worker_connection, "_PROOF_TIMEOUT", PATIENCE)
+    monkeypatch.setattr(process, "_PROOF_TIMEOUT", PATIENCE)
     monkeypatch.setenv("WORKER_TEST", uuid.uuid4().hex)
     return f"WORKER_TEST={os.environ['WORKER_TEST']}"
 
@@ -29,14 +29,14 @@ async def make(mark):
     made = []
 
     def make_invoker(**options):
-        invoker = ProcessInvoker(**{"max_workers": 1, "spare": 0, "kill_grace": GRACE, **options})
+        invoker = ProcessInvoker(**{"max_workers": 1, "kill_grace": GRACE, **options})
         made.append(invoker)
         return invoker
 
     yield make_invoker
     for invoker in made:
         await invoker.aclose()
-        assert (invoker.live, invoker.ending, invoker.survivors) == (0, 0, ())
+        assert invoker.live == 0
     await eventually(lambda: not tagged(mark))
 
 

@@ -1,6 +1,8 @@
 """Process tools under the executor: its limits and cancels reach into the worker (T1, T8, C3)."""
 
 import asyncio
+import os
+import signal
 import time
 
 import pytest
@@ -13,6 +15,7 @@ from governance.core.images import ImageRefused, ResultImage
 from governance.core.registry import ToolRegistry
 from governance.core.tools import Isolation
 from tests.governance.core.invokers import worker_tools
+from tests.governance.core.invokers.worker_calls import opens
 from tests.support import PATIENCE, eventually
 
 MUCH = 900_000  # more than a socket holds
@@ -33,6 +36,59 @@ def executor(make):
     )
 
 
+@pytest.fixture
+def held(make, monkeypatch, pipe):
+    """An executor whose workers wait at the pipe while they start."""
+    monkeypatch.setenv("HELD_AT", str(pipe))
+    registry = ToolRegistry()
+    registry.register(worker_tools.next_day.tool)
+    workers = make(initializer="tests.governance.core.invokers.worker_tools:wait_at_start")
+    return ToolExecutor(registry=registry, invokers={Isolation.PROCESS: workers})
+
+
+async def test_start_of_a_worker_counts_as_waiting(held, pipe):
+    live = held.prepare(ToolCall(id="c", tool_name="next_day", input={"day": "2025-12-31"}))
+    running = asyncio.create_task(held.execute(live))
+    await eventually(lambda: opens(pipe))
+    outcome = await running
+    assert outcome.status is CallStatus.SUCCEEDED
+    assert 0 < outcome.duration < outcome.queued
+
+
+async def test_call_that_is_cancelled_while_its_worker_starts_was_not_started(held):
+    live = held.prepare(ToolCall(id="c", tool_name="next_day", input={"day": "2025-12-31"}))
+    running = asyncio.create_task(held.execute(live))
+    await eventually(lambda: held.limiter.running)
+    assert live.limits.deadline is None
+    live.cancel(Cancellation(reason=CancelReason.USER))
+    outcome = await running
+    assert (outcome.status, outcome.disposition) == (
+        CallStatus.NOT_STARTED,
+        Disposition.NOT_STARTED,
+    )
+
+
+async def test_call_whose_end_is_not_seen_may_still_be_running_until_it_is(make):
+    registry = ToolRegistry()
+    registry.register(worker_tools.tell_keeper.tool)
+    executor = ToolExecutor(
+        registry=registry,
+        invokers={Isolation.PROCESS: make()},
+        timing=Timing(cancel_grace=0.1),
+    )
+    live = executor.prepare(ToolCall(id="c", tool_name="tell_keeper"))
+    running = asyncio.create_task(executor.execute(live))
+    await eventually(lambda: live.partial_output)
+    keeper = int(live.partial_output)
+    os.kill(keeper, signal.SIGSTOP)
+    live.cancel(Cancellation(reason=CancelReason.USER))
+    outcome = await running
+    assert outcome.disposition is Disposition.INDETERMINATE
+    assert executor.abandoned == 1
+    os.kill(keeper, signal.SIGCONT)
+    await eventually(lambda: executor.abandoned == 0)
+
+
 async def test_process_tool_succeeds(executor, tmp_path):
     call = ToolCall(id="c", tool_name="next_day", input={"day": "2025-12-31"}, scope="s")
     outcome = await executor.run(call, host=Host(workspace=tmp_path))
@@ -40,6 +96,14 @@ async def test_process_tool_succeeds(executor, tmp_path):
         CallStatus.SUCCEEDED,
         f"2026-01-01 in s at {tmp_path}",
     )
+
+
+async def test_asynchronous_generator_is_collected_in_its_process(make):
+    registry = ToolRegistry()
+    registry.register(worker_tools.yield_squares.tool)
+    executor = ToolExecutor(registry=registry, invokers={Isolation.PROCESS: make()})
+    outcome = await executor.run(ToolCall(id="c", tool_name="yield_squares", input={"count": 4}))
+    assert (outcome.status, outcome.result) == (CallStatus.SUCCEEDED, "[0,1,4,9]")
 
 
 async def keep(content, *, name):

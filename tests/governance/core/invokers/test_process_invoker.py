@@ -6,17 +6,18 @@ import pytest
 
 from governance import Isolation, ToolCall, ToolExecutor, ToolRegistry, make_tool
 from governance.core.exceptions import ToolFailed
-from governance.core.invokers.process import CallRefused, RemoteToolError
+from governance.core.invokers.worker_errors import CallRefused, RemoteToolError
 from tests.governance.core.invokers import worker_tools
 from tests.governance.core.invokers.worker_calls import TOOLS, Call, released, run
+from tests.support import eventually
 
 
-async def test_result_comes_back_and_the_worker_is_used_again(make):
+async def test_result_comes_back_and_each_call_has_a_process_of_its_own(make):
     invoker = make()
     assert invoker.live == 0
     assert await run(invoker, "add", a=1, b=2) == 3
-    assert await run(invoker, "pid") == await run(invoker, "pid") != os.getpid()
-    assert (invoker.live, invoker.idle, invoker.busy) == (1, 1, 0)
+    pids = {os.getpid(), await run(invoker, "pid"), await run(invoker, "pid")}
+    assert len(pids) == 3
 
 
 async def test_declared_tool_gets_its_types_and_its_context_by_annotation(make):
@@ -25,9 +26,18 @@ async def test_declared_tool_gets_its_types_and_its_context_by_annotation(make):
     assert await call.task == "2026-01-01 in c1 at /work"
 
 
+async def test_a_worker_without_django_knows_the_id_of_the_person_alone(make):
+    assert await Call(make(), "whose", {}).task == [None, None]
+    with pytest.raises(RemoteToolError) as raised:
+        await Call(make(), "whose", {}, facts={"user_id": 5}).task
+    assert raised.value.type_name == "LookupError"
+    invoker = make(users=f"{TOOLS}:OwnUsers")
+    assert await Call(invoker, "whose", {}, facts={"user_id": "5"}).task == [5, "ada"]
+
+
 async def test_progress_arrives_in_order(make):
-    call = Call(make(), "report", {}, call_id="c-7")
-    assert await call.task == "c-7"
+    call = Call(make(), "report", {})
+    assert await call.task == "call"
     reports = [call.reports.get_nowait() for _ in range(call.reports.qsize())]
     assert [(each.message, each.progress, each.total, each.output) for each in reports] == [
         ("one", 1.0, 3.0, ""),
@@ -54,16 +64,6 @@ async def test_newest_report_arrives_while_the_tool_is_silent(make, pipe):
     assert await released(call, pipe) == "released"
 
 
-@pytest.mark.parametrize("left_behind", ["thread", "fork"])
-async def test_report_of_an_earlier_call_is_not_taken_for_this_one(make, pipe, left_behind):
-    invoker = make()
-    await run(invoker, f"report_from_{left_behind}_left_behind")
-    call = Call(invoker, "sleep_until_released", {"path": str(pipe)}, call_id="second")
-    assert (await call.report()).message == "waiting"
-    assert await released(call, pipe) == "released"
-    assert call.reports.empty()
-
-
 async def test_images_reach_the_server_whole_and_the_tool_gets_their_lines(make):
     shown = []
 
@@ -78,15 +78,13 @@ async def test_images_reach_the_server_whole_and_the_tool_gets_their_lines(make)
     assert await Call(invoker, "draw", {}, show=show).task == "line 5"
 
 
-async def test_image_that_cannot_be_shown_is_a_line_and_the_worker_lives_on(make):
+async def test_image_that_cannot_be_shown_is_a_line(make):
     invoker = make(result_limit=100_000)
-    worker = await run(invoker, "pid")
     assert await run(invoker, "draw") == "[image, 6 bytes, not shown]"
     refusal = await run(invoker, "draw", size=900_000)
     assert refusal.endswith("not shown: It is too large to leave its worker process.]")
     [refusal] = await run(invoker, "draw_from_a_thread")
     assert "the thread in which it runs the tool" in refusal
-    assert await run(invoker, "pid") == worker
 
 
 async def test_prints_do_not_corrupt_the_connection_nor_flood_the_log(make, capfd):
@@ -113,17 +111,32 @@ async def test_exception_that_cannot_be_put_in_words_crosses(make):
     assert (raised.value.type_name, raised.value.message) == ("UnspeakableError", "")
 
 
-async def test_sys_exit_is_the_tools_failure_and_the_worker_lives_on(make):
-    invoker = make()
-    before = await run(invoker, "pid")
+async def test_sys_exit_is_the_tools_failure(make):
     with pytest.raises(RemoteToolError, match="SystemExit"):
-        await run(invoker, "exit_politely")
-    assert await run(invoker, "pid") == before
+        await run(make(), "exit_politely")
 
 
 async def test_sentence_for_the_model_crosses_as_it_is(make):
     with pytest.raises(ToolFailed, match=r"^Give me a city\.$"):
         await run(make(), "raise_error", kind="failed")
+
+
+@pytest.mark.parametrize(
+    ("kind", "collected"),
+    [
+        ("generator", [0, 1, 4, 9]),
+        ("async", [0, 1, 4, 9]),
+        ("dates", ["2025-12-31"]),
+        ("endless", list(range(1_000_000, 1_000_143))),
+    ],
+)
+async def test_lazy_result_is_collected_in_the_worker_within_the_limit(make, kind, collected):
+    assert await run(make(), "lazy", kind=kind) == collected
+
+
+async def test_forgotten_coroutine_is_no_result(make):
+    with pytest.raises(ToolFailed, match="had not awaited"):
+        await run(make(), "forgets_to_await")
 
 
 @pytest.mark.parametrize("kind", ["set", "nan", "bytes", "nested"])
@@ -169,26 +182,27 @@ async def test_result_over_the_limit_is_refused_and_one_below_it_arrives(make):
     ("arguments", "code"),
     [({"a": object(), "b": 1}, "not_json"), ({"a": "x" * 2000, "b": 1}, "too_large")],
 )
-async def test_arguments_that_cannot_cross_are_refused_before_anything_starts(
-    make, arguments, code
-):
+async def test_arguments_that_cannot_cross_are_refused(make, arguments, code):
     invoker = make(result_limit=1000)
     with pytest.raises(CallRefused) as refused:
         await run(invoker, "add", **arguments)
-    assert (refused.value.code, invoker.live) == (code, 0)
+    assert refused.value.code == code
+    await eventually(lambda: invoker.live == 0)
 
 
 @pytest.mark.parametrize(
-    "name", ["no.such.module:f", f"{TOOLS}:nothing", f"{TOOLS}:coroutine", "json:", ""]
+    "name", ["no.such.module:f", f"{TOOLS}:nothing", f"{TOOLS}:coroutine", "json:", ":"]
 )
 async def test_function_that_cannot_be_found_is_refused(make, name):
     with pytest.raises(CallRefused) as refused:
-        await make().invoke_function(name, {}, call_id="c", on_progress=print)
+        await Call(make(), name, {}).task
     assert refused.value.code == "not_importable"
 
 
-async def test_initializer_runs_before_the_first_call(make):
-    assert await run(make(initializer=f"{TOOLS}:initialize"), "was_initialized") is True
+async def test_initializer_runs_once_before_the_first_call(make):
+    invoker = make(initializer=f"{TOOLS}:initialize")
+    [first] = await run(invoker, "initialized_in")
+    assert await run(invoker, "initialized_in") == [first] != [await run(invoker, "pid")]
 
 
 async def test_search_path_of_the_server_is_not_passed_on_to_the_tools_children(make, monkeypatch):

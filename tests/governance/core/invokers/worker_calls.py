@@ -5,6 +5,8 @@ import contextlib
 import os
 
 from governance.core.calls import Progress
+from governance.core.cancellation import CancellationToken
+from governance.core.images import show_nowhere
 from tests.support import cancel, eventually
 
 TOOLS = "tests.governance.core.invokers.worker_tools"
@@ -14,17 +16,21 @@ GRACE = 0.3
 class Call:
     """One call under way, and what it reported."""
 
-    def __init__(self, invoker, function, arguments, *, call_id="call", **options):
+    def __init__(self, invoker, function, arguments, *, facts=None, show=show_nowhere):
         self.reports: asyncio.Queue[Progress] = asyncio.Queue()
-        self.task = asyncio.create_task(
-            invoker.invoke_function(
-                f"{TOOLS}:{function}",
-                arguments,
-                call_id=call_id,
-                on_progress=self.reports.put_nowait,
-                **options,
-            ),
-            name=f"call {call_id}",
+        call = {
+            "call": "call",
+            "function": function if ":" in function else f"{TOOLS}:{function}",
+            "arguments": arguments,
+            "limit": 1_000,
+            "context": facts or {},
+        }
+        self.task = asyncio.create_task(self._run(invoker, call, show))
+
+    async def _run(self, invoker, call, show):
+        worker = await invoker.prepare(CancellationToken())
+        return await worker.call(
+            call, on_progress=self.reports.put_nowait, on_return=lambda _: None, show=show
         )
 
     async def report(self):
@@ -50,14 +56,16 @@ def release(pipe, text="released"):
 async def released(call, pipe):
     """Release the tool as soon as it waits at the pipe, and return the call's result."""
 
-    def is_open():
-        with contextlib.suppress(OSError):
-            release(pipe)
-            return True
-        return False
-
-    await eventually(is_open)
+    await eventually(lambda: opens(pipe))
     return await call.task
+
+
+def opens(pipe):
+    """Release what waits at the pipe. Return whether anything did."""
+    with contextlib.suppress(OSError):
+        release(pipe)
+        return True
+    return False
 
 
 async def run(invoker, function, **arguments):

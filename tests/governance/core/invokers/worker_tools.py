@@ -1,15 +1,22 @@
 """Tools that behave in every way a worker process must cope with; run in workers by test_process_invoker."""
 
+import asyncio
 import ctypes
 import datetime
+import itertools
 import logging
 import os
 import re
 import signal
+import socket
+import stat
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from governance.core.cancellation import Cancelled
 from governance.core.exceptions import ToolFailed
@@ -21,7 +28,23 @@ SLEEPER = (
     " print(os.getpid(), flush=True); time.sleep(60)"
 )
 initialized: list[int] = []
-kept = b""
+opened: list[Any] = []
+
+
+class OwnUsers:
+    """The users that a program without Django may give to its workers."""
+
+    def typed(self, user_id):
+        """Return the id as a number."""
+        return int(user_id)
+
+    def find_blocking(self, user_id):
+        """Return the name."""
+        return {5: "ada"}.get(user_id)
+
+
+def whose(context: ToolContext):
+    return [context.user_id, context.user_blocking()]
 
 
 def initialize():
@@ -30,6 +53,11 @@ def initialize():
 
 def fail_to_initialize():
     raise RuntimeError("no settings, secret=hunter2")
+
+
+def wait_at_start():
+    with open(os.environ["HELD_AT"]) as pipe:
+        pipe.read()
 
 
 def die_at_start():
@@ -44,8 +72,51 @@ def pid():
     return os.getpid()
 
 
-def was_initialized():
-    return initialized == [os.getpid()]
+def initialized_in():
+    return initialized
+
+
+def leave_thread_open():
+    opened.append(ThreadPoolExecutor(1))
+    opened[0].submit(os.getpid).result()
+
+
+def leave_connection_open():
+    os.environ.pop("WORKER_TEST")
+    listening = socket.create_server(("127.0.0.1", 0))
+    opened.append(socket.create_connection(listening.getsockname()))
+    opened.append(listening.accept()[0])
+
+
+def leave_position_open():
+    opened.append(open(__file__))  # noqa: SIM115 - it stays open
+
+
+def leave_log_open():
+    initialize()
+    opened.append(open(os.path.join(tempfile.gettempdir(), "log"), "a"))  # noqa: SIM115
+
+
+def leave_loop_open():
+    initialize()
+    opened.append(asyncio.new_event_loop())
+
+
+def use_what_was_left_open():
+    match opened:
+        case [ThreadPoolExecutor() as threads]:
+            return threads.submit(os.getpid).result()
+        case [socket.socket() as one, other]:
+            one.sendall(str(os.getpid()).encode())
+            return int(other.recv(100))
+        case [file]:
+            assert file.readline()
+            return os.getpid()
+
+
+def tell_pid_and_wait(context):
+    context.progress(str(os.getpid()))
+    time.sleep(60)
 
 
 def environment(name):
@@ -74,14 +145,9 @@ def sleep_until_released(path, context):
 def ignore_sigterm(context):
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    context.progress("deaf")
+    context.progress(str(os.getpid()))
     while True:
         time.sleep(60)
-
-
-def leave_signals_changed():
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 
 
 def start_family(context):
@@ -96,6 +162,27 @@ def start_family(context):
     pids = [os.getpid(), int(in_group.stdout.readline()), int(daemon.stdout.readline()), forked]
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     context.progress(" ".join(map(str, pids)))
+    time.sleep(60)
+
+
+def escape(context):
+    """A process that nothing marks: its own session, no environment, no parent, no descriptor of ours."""
+    pipe, told = os.pipe()
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.write(told, str(os.getpid()).encode())
+            os.closerange(0, 100)
+            os.execve("/bin/sleep", ["sleep", "60"], {})
+        os._exit(0)
+    os.wait()
+    context.progress(os.read(pipe, 32).decode())
+    time.sleep(60)
+
+
+def kill_the_keeper(context):
+    context.progress(str(leave_child_behind()))
+    os.kill(os.getppid(), signal.SIGKILL)
     time.sleep(60)
 
 
@@ -117,8 +204,7 @@ def _fork_daemon():
 
 
 def come_back_twice():
-    os.fork()
-    return os.getpid()
+    return "once" if os.fork() else "twice"
 
 
 def hold_the_interpreter(context):
@@ -147,8 +233,9 @@ def die_while_child_holds_the_connection():
 
 
 def connection():
-    """The descriptor of this worker's connection; its number is whatever was free in the server."""
-    return int(sys.argv[1])
+    """The descriptor of this worker's connection, its only socket."""
+    descriptors = sorted(int(name) for name in os.listdir("/proc/self/fd"))[:-1]
+    return next(each for each in descriptors if stat.S_ISSOCK(os.fstat(each).st_mode))
 
 
 def close_the_connection():
@@ -203,6 +290,31 @@ def result(kind):
     }[kind]
 
 
+def lazy(kind):
+    return {
+        "generator": (number * number for number in range(4)),
+        "dates": map(datetime.date.fromisoformat, ["2025-12-31"]),
+        "endless": itertools.count(1_000_000),
+        "async": _squares(),
+    }[kind]
+
+
+async def _squares():
+    for number in range(4):
+        yield number * number
+
+
+def forgets_to_await():
+    return coroutine()
+
+
+@tool(isolation="process", register=ToolRegistry())
+async def yield_squares(count: int):
+    """A declared tool that is an asynchronous generator."""
+    for number in range(count):
+        yield number * number
+
+
 def _nested():
     value: list[object] = []
     for _ in range(100_000):
@@ -233,24 +345,6 @@ def report_too_fast_then_wait(path, context):
         context.progress(f"number {number}")
     with open(path) as pipe:
         return pipe.read()
-
-
-def report_from_thread_left_behind(context):
-    def talk():
-        while True:
-            context.progress("ghost")
-            time.sleep(0.001)
-
-    threading.Thread(target=talk, daemon=True).start()
-    return True
-
-
-def report_from_fork_left_behind(context):
-    if os.fork() == 0:
-        while True:
-            context.progress("ghost")
-            time.sleep(0.001)
-    return True
 
 
 def finish_when_asked(path, context):
@@ -315,16 +409,6 @@ def draw_and_tidy_up(path, size, context):
     return "y" * 1_000_000
 
 
-def look_once_never_again(context):
-    return context.is_cancelled
-
-
-def grow(megabytes):
-    global kept
-    kept = b"x" * (megabytes * 1_000_000)
-    return os.getpid()
-
-
 async def coroutine():
     return 1
 
@@ -341,6 +425,13 @@ def spin_for_ever(context: ToolContext) -> None:
     context.progress("spinning", output="partial")
     while True:
         pass
+
+
+@tool(isolation=Isolation.PROCESS, register=ToolRegistry())
+def tell_keeper(context: ToolContext) -> None:
+    """A declared tool that names the process which sees to its end."""
+    context.progress(output=str(os.getppid()))
+    time.sleep(60)
 
 
 @tool(isolation=Isolation.PROCESS, register=ToolRegistry())

@@ -63,12 +63,12 @@ def call(index: int, id: str, name: str, raw: str | None = None, **input: Any) -
     return [call_start(index, id, name), *(arguments(index, piece) for piece in pieces)]
 
 
-def end(finish_reason: str = "stop") -> list[bytes]:
+def end(finish_reason: str = "stop", *, prompt_tokens: int = 19) -> list[bytes]:
     """The reason, the usage, and the mark of the end."""
     usage = {
-        "prompt_tokens": 19,
+        "prompt_tokens": prompt_tokens,
         "completion_tokens": 10,
-        "total_tokens": 29,
+        "total_tokens": prompt_tokens + 10,
         "prompt_tokens_details": {"cached_tokens": 0, "audio_tokens": 0},
         "completion_tokens_details": {"reasoning_tokens": 0, "audio_tokens": 0},
     }

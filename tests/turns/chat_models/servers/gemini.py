@@ -30,9 +30,15 @@ def text(*pieces: str) -> list[bytes]:
     return [_chunk({"text": piece}) for piece in pieces]
 
 
+def thinking(*pieces: str) -> list[bytes]:
+    """Pieces of thinking."""
+    return [_chunk({"text": piece, "thought": True}) for piece in pieces]
+
+
 def call(index: int, id: str, name: str, **input: Any) -> list[bytes]:
-    """A tool call, whole."""
-    return [_chunk({"functionCall": {"id": id, "name": name, "args": input}})]
+    """A tool call, whole, with the signature of what was thought before it."""
+    called = {"functionCall": {"id": id, "name": name, "args": input}}
+    return [_chunk({**called, "thoughtSignature": "c2lnbmF0dXJl"})]
 
 
 def call_begun(id: str, name: str, arguments: str) -> bytes:

@@ -78,7 +78,7 @@ def flat(parts: Sequence[bytes | Sequence[bytes]]) -> Iterator[bytes]:
 
 
 class Server(TcpServer):
-    """`requests` is what was asked. `left` is set when the client has closed a connection that was not finished."""
+    """`requests` is what was asked. `left` is set when the client has closed a connection."""
 
     def __init__(self, *responses: Response) -> None:
         super().__init__()
@@ -91,11 +91,25 @@ class Server(TcpServer):
     def url(self) -> str:
         return f"http://{self.address}"
 
+    def add(self, *responses: Response) -> None:
+        """Let the script go on."""
+        self._responses += responses
+
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
-        while (request := await _read(reader)) is not None:
-            self.requests.append(request)
-            await self._answer(self._responses.pop(0), reader, writer)
+        try:
+            while True:
+                request = await _read(reader)
+                self.requests.append(request)
+                await self._answer(self.respond(request), reader, writer)
+        except (asyncio.IncompleteReadError, ConnectionResetError, BrokenPipeError):
+            # A read or a write notices it, whichever is first.
+            self.left.set()
+            raise
+
+    def respond(self, request: Request) -> Response:
+        """Return the answer to a request: the next of the script."""
+        return self._responses.pop(0)
 
     async def _answer(
         self, response: Response, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -106,7 +120,6 @@ class Server(TcpServer):
         try:
             await asyncio.wait({sending, watching}, return_when=asyncio.FIRST_COMPLETED)
             if not sending.done():
-                self.left.set()
                 raise ConnectionResetError
             sending.result()
         finally:
@@ -124,7 +137,7 @@ async def _send(response: Response, writer: asyncio.StreamWriter) -> None:
             await _pause(part)
         elif isinstance(part, Break):
             writer.transport.abort()
-            raise ConnectionResetError
+            raise ConnectionAbortedError
         else:
             writer.write(b"%x\r\n%s\r\n" % (len(part), part))
             await writer.drain()
@@ -142,7 +155,7 @@ async def _until_gone(reader: asyncio.StreamReader) -> None:
     await reader.read(1)
 
 
-async def _read(reader: asyncio.StreamReader) -> Request | None:
+async def _read(reader: asyncio.StreamReader) -> Request:
     head = await reader.readuntil(b"\r\n\r\n")
     line, *lines = head.decode().strip().split("\r\n")
     headers = {

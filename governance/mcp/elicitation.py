@@ -1,0 +1,62 @@
+"""Questions of a server to a person (elicitation): each belongs to a call, and is handled like an approval of that
+call.
+"""
+
+import logging
+from collections.abc import Callable
+
+from mcp.client import ClientRequestContext
+from mcp.types import ElicitRequestFormParams, ElicitRequestParams, ElicitResult
+
+from governance.core.calls import Progress
+from governance.core.forms import FormAnswer, FormRefused, read_form
+from governance.mcp.request_state import CallState, current_request
+
+logger = logging.getLogger(__name__)
+
+_REASON = "django-turnkeeper/reason"  # in the `_meta` of an answer that no person gave
+_NO_LINKS = "it wants to open a link, which is not supported here"
+_NO_CALL = "it asked outside a call, or while several calls ran and without saying for which"
+
+
+class Elicitation:
+    """The SDK's callback for one session. `sole_call` returns the only call that can have asked, if there is one."""
+
+    def __init__(self, server: str, *, sole_call: Callable[[], CallState | None]) -> None:
+        self._server = server
+        self._sole_call = sole_call
+        self._noted: set[str] = set()  # reasons; once each, because a server may ask without end
+
+    async def __call__(
+        self, context: ClientRequestContext, params: ElicitRequestParams
+    ) -> ElicitResult:
+        """Ask the person whom the call works for. Decline questions that may not be shown, with the reason."""
+        # The SDK answers in the context of the call if the transport says whose request it is.
+        call = current_request.get() or self._sole_call()
+        try:
+            answer = await _ask(call, params)
+        except FormRefused as refused:
+            self._note(call, refused.reason)
+            return ElicitResult.model_validate(
+                {"action": "decline", "_meta": {_REASON: refused.reason}}
+            )
+        if answer.action != "accept":
+            return ElicitResult(action=answer.action)
+        return ElicitResult(action="accept", content=dict(answer.answers))
+
+    def _note(self, call: CallState | None, reason: str) -> None:
+        if reason not in self._noted:
+            self._noted.add(reason)
+            facts = {"server": self._server, "reason": reason}
+            logger.info("A question of an MCP server was declined", extra=facts)
+        if call is not None:
+            words = f"A question of the MCP server {self._server!r} was declined: {reason}."
+            call.report(Progress(message=words))
+
+
+async def _ask(call: CallState | None, params: ElicitRequestParams) -> FormAnswer:
+    if call is None or call.is_over:
+        raise FormRefused(_NO_CALL)
+    if not isinstance(params, ElicitRequestFormParams):
+        raise FormRefused(_NO_LINKS)
+    return await call.ask(read_form(params.message, params.requested_schema))

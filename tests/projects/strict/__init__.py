@@ -1,0 +1,1 @@
+"""A host below a prefix, with requests in transactions, pages for the signed-in alone, and hashed static files alone."""
