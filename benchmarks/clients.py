@@ -20,12 +20,10 @@ Frame = dict[str, Any]
 class Tab:
     """An open socket and the conversation that it shows. `frames` has the received frames, with the time of each in `_at`."""
 
-    def __init__(
-        self, http: httpx.AsyncClient, socket: ClientConnection, conversation: str
-    ) -> None:
+    def __init__(self, user: "User", socket: ClientConnection, conversation: str) -> None:
         self.conversation = conversation
         self.frames: list[Frame] = []
-        self._http = http
+        self._user = user
         self._socket = socket
         self._has_news = asyncio.Event()
 
@@ -45,14 +43,11 @@ class Tab:
 
     async def say(self, text: str) -> str:
         """Post a message and return the id of its turn."""
-        path = f"/api/conversations/{self.conversation}/messages"
-        answer = await self._http.post(path, json={"text": text})
-        return str(answer.raise_for_status().json()["turn_id"])
+        return await self._user.say(self.conversation, text)
 
     async def cancel(self, turn_id: str) -> None:
         """Post the cancel of a turn."""
-        answer = await self._http.post(f"/api/turns/{turn_id}/abort", json={})
-        answer.raise_for_status()
+        await self._user.cancel(turn_id)
 
     async def until(self, kind: str, *, count: int = 1, **fields: str) -> Frame:
         """Wait for `count` frames of this type with these fields; return the last one."""
@@ -82,6 +77,27 @@ class User:
         answer = await self._http.post("/api/conversations", json={})
         return str(answer.raise_for_status().json()["conversation_id"])
 
+    async def say(self, conversation: str, text: str) -> str:
+        """Post a message and return the id of its turn."""
+        path = f"/api/conversations/{conversation}/messages"
+        answer = await self._http.post(path, json={"text": text})
+        return str(answer.raise_for_status().json()["turn_id"])
+
+    async def cancel(self, turn_id: str) -> None:
+        """Post the cancel of a turn."""
+        answer = await self._http.post(f"/api/turns/{turn_id}/abort", json={})
+        answer.raise_for_status()
+
+    async def until_running(self, turn_id: str) -> None:
+        """Wait until a call of this turn is running."""
+        async with asyncio.timeout(_PATIENCE):
+            while True:
+                answer = await self._http.get(f"/api/turns/{turn_id}")
+                calls = answer.raise_for_status().json()["calls"]
+                if any(call["status"] == "running" for call in calls):
+                    return
+                await asyncio.sleep(0.02)
+
     @asynccontextmanager
     async def tabs(self, *conversations: str) -> AsyncIterator[list[Tab]]:
         """Open a tab for each conversation."""
@@ -98,7 +114,7 @@ class User:
                         close_timeout=1,
                     )
                 )
-                tab = Tab(self._http, socket, conversation)
+                tab = Tab(self, socket, conversation)
                 readers.create_task(tab.read())
                 await tab.greet()
                 tabs.append(tab)

@@ -2,10 +2,9 @@
 
 import asyncio
 import resource
-from contextlib import AsyncExitStack
 from pathlib import Path
 
-from benchmarks.clients import Tab, user_of
+from benchmarks.clients import Tab, User, user_of
 from benchmarks.clock_model import hold, stream, times
 from benchmarks.size import Size
 from benchmarks.table import Row, row_of_times
@@ -61,25 +60,25 @@ async def _stream(tab: Tab, pieces: int) -> None:
 async def _growth(site: Site, count: int) -> tuple[float, float]:
     """Return the KiB that each further socket takes, then each further turn, after half as many to warm up."""
     warm_up = count // 2
-    async with user_of(site) as user, AsyncExitStack() as stack:
+    async with user_of(site) as user:
         conversations = [await user.converse() for _ in range(warm_up + count)]
-        tabs = await stack.enter_async_context(user.tabs(*conversations[:warm_up]))
+        async with user.tabs(*conversations[:warm_up]):
+            before = await _resident(site)
+            async with user.tabs(*conversations[warm_up:]):
+                of_sockets = await _resident(site) - before
+        # No tab shows these turns: each tab would also list the tasks of all others of the same person.
+        turns = [await _held_turn(user) for _ in range(warm_up)]
         before = await _resident(site)
-        tabs += await stack.enter_async_context(user.tabs(*conversations[warm_up:]))
-        of_sockets = await _resident(site) - before
-        turns = [await _held_turn(tab) for tab in tabs[:warm_up]]
-        before = await _resident(site)
-        turns += [await _held_turn(tab) for tab in tabs[warm_up:]]
+        turns += [await _held_turn(user) for _ in range(count)]
         of_turns = await _resident(site) - before
-        for tab, turn_id in zip(tabs, turns, strict=True):
-            await tab.cancel(turn_id)
-            await tab.until("turn_end", turn_id=turn_id)
+        for turn_id in turns:
+            await user.cancel(turn_id)
     return of_sockets / count, of_turns / count
 
 
-async def _held_turn(tab: Tab) -> str:
-    turn_id = await tab.say(hold(1))
-    await tab.until("tool_start", turn_id=turn_id)
+async def _held_turn(user: User) -> str:
+    turn_id = await user.say(await user.converse(), hold(1))
+    await user.until_running(turn_id)
     return turn_id
 
 

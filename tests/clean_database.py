@@ -1,9 +1,15 @@
 """Takes what a test wrote out of the database again."""
 
+import time
 from typing import Any
 
 from django.core.management import call_command
-from django.db import OperationalError, connection, transaction
+from django.db import IntegrityError, OperationalError, connection, transaction
+
+from governance import db
+from governance.threads import DaemonPool
+
+_LONGEST_LATE_WRITE = 5.0  # seconds; a test may leave a statement that never ends
 
 
 class CleanDatabase:
@@ -16,10 +22,17 @@ class CleanDatabase:
         self._rows = {table: self._read(table) for table in self._filled()}
 
     def restore(self) -> None:
-        """Delete and insert what is different. A late write of the test may be in the way once (a deadlock)."""
+        """Delete and insert what is different, once the writes of the test are done.
+
+        A coroutine that was cancelled leaves its function running in a thread of the database. A write from elsewhere may
+        be in the way once: a deadlock, or a row whose turn is being deleted.
+        """
+        until = time.monotonic() + _LONGEST_LATE_WRITE
+        while not all(map(_is_idle, db._pools)) and time.monotonic() < until:
+            time.sleep(0.005)
         try:
             self._restore()
-        except OperationalError:
+        except (OperationalError, IntegrityError):
             self._restore()
 
     def _restore(self) -> None:
@@ -50,6 +63,12 @@ class CleanDatabase:
         with connection.cursor() as cursor:
             cursor.execute(query)
             return cursor.fetchall()
+
+
+def _is_idle(pool: DaemonPool) -> bool:
+    with pool._changed:
+        # A thread that has been notified still says that it is idle until it runs, and its work is in the queue.
+        return not pool._queue and pool._idle == pool._threads
 
 
 def end_other_sessions() -> None:
