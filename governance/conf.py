@@ -37,7 +37,8 @@ class GovernanceSettings(AppSettings, of=(ToolboxSettings,)):
     DEFAULT_TIMEOUT: Annotated[
         float | None, Setting("governance.E001", 0, WEEK, none="the built-in one")
     ] = None
-    """Limit of a tool that has no other limit. `0` = no limit, `None` = the built-in 120 s (T2)."""
+    """The limit of a tool that has no other limit. `0` means no limit; `None` means the built-in limit of 120 s
+    (T2)."""
 
     TOOL_TIMEOUTS: Annotated[
         Mapping[str, float],
@@ -49,14 +50,13 @@ class GovernanceSettings(AppSettings, of=(ToolboxSettings,)):
             kind="dict: tool → seconds",
         ),
     ] = {}
-    """Limits of single tools; each overrides the tool's declaration (T2)."""
+    """Limits of individual tools. Each takes precedence over the limit that the tool declares (T2)."""
 
     TIMEOUT_CEILING: Annotated[float, Setting("governance.E003", 0, WEEK)] = 3600.0
-    """The highest limit that a call may request, and the highest that an administrator may set. `0` = no ceiling
-    (A3)."""
+    """The highest limit that a call may request or an administrator may set. `0` means no ceiling (A3)."""
 
     LIMIT_NOTE_REQUIRED: Annotated[bool, Setting("governance.E061")] = False
-    """Whether an administrator has to give a reason for each change of a limit."""
+    """Whether administrators have to give a reason for each change of a limit."""
 
     APPROVAL: Annotated[
         Mapping[str, str],
@@ -67,11 +67,11 @@ class GovernanceSettings(AppSettings, of=(ToolboxSettings,)):
             kind="dict: tool → rule",
         ),
     ] = {}
-    """Whether calls need a person's approval: `"never"`, `"once_per_conversation"` or `"always"`; `"*"` = every
-    tool that is not named (D1)."""
+    """When calls of a tool need a person's approval: `"never"`, `"once_per_conversation"` or `"always"`. The name
+    `"*"` sets the rule for all tools that are not named (D1)."""
 
     APPROVAL_TIMEOUT: Annotated[float, Setting("governance.E038", 0, WEEK)] = 600.0
-    """How long a person may take to decide. `0` = no limit (D3)."""
+    """How long a person may take to decide whether a call may run. `0` means no limit (D3)."""
 
     ERROR_TEXT: Annotated[
         Sequence[str],
@@ -81,8 +81,8 @@ class GovernanceSettings(AppSettings, of=(ToolboxSettings,)):
             kind="list of tools",
         ),
     ] = ()
-    """Tools whose exception texts the chat model and the user may read; `"*"` = every tool. See [own
-    tools](../howto/own-tools.md#what-the-model-reads) (T4)."""
+    """Tools whose exception messages the chat model and the user may read; `"*"` means every tool. See [What the
+    model reads](../howto/own-tools.md#what-the-model-reads) (T4)."""
 
     CANCEL_GRACE: Annotated[float, Setting("governance.E004", 0, 60)] = 0.6
     """How long a call may take to end after a cancel before it is killed or abandoned (C1)."""
@@ -97,25 +97,25 @@ class GovernanceSettings(AppSettings, of=(ToolboxSettings,)):
     """Maximum number of simultaneous calls in one conversation (P4)."""
 
     QUEUE_TIMEOUT: Annotated[float, Setting("governance.E009", 0.001, WEEK)] = 300.0
-    """How long a call waits for a slot before it gives up (P4)."""
+    """How long a call waits for a slot before it fails with `queue_timeout` (P4)."""
 
     MAX_THREADS: Annotated[int, Setting("governance.E010", 1, 10_000)] = 32
-    """Threads for plain tools in one process (T7)."""
+    """Maximum number of plain tools that run at the same time in one process, each in its own thread (T7)."""
 
     MAX_DATABASE_THREADS: Annotated[int, Setting("governance.E063", 1, 10_000)] = 16
-    """Threads in which coroutine tools use the ORM, each with its own connection (T7)."""
+    """Maximum number of threads in which coroutine tools use the ORM, each with its own connection (T7)."""
 
     MAX_WORKERS: Annotated[int, Setting("governance.E012", 1, 1_000)] = 4
     """Maximum number of simultaneous calls of tools with `isolation="process"` in one server process, each in its
     own worker process (T8)."""
 
     PROGRESS_INTERVAL: Annotated[float, Setting("governance.E013", 0.1, 3_600)] = 5.0
-    """How often a running call is reported as alive (V1)."""
+    """How often the server sends a progress event for a running call whose tool reports nothing (V1)."""
 
     RESULT_LIMIT: Annotated[
         int, Setting("governance.E014", 1_000, 100_000_000, kind="characters")
     ] = 100_000
-    """Maximum stored length of a result."""
+    """Maximum length of a tool's result; a longer result is shortened before it is stored."""
 
     MCP_VARIABLES: Annotated[
         Sequence[str],
@@ -133,7 +133,7 @@ class GovernanceSettings(AppSettings, of=(ToolboxSettings,)):
         "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'self'; form-action 'self'; "
         "object-src 'none'"
     )
-    """The Content-Security-Policy of our admin pages, if they use Django's own base templates. `{nonce}` is
+    """The Content-Security-Policy of Turnkeeper's admin pages, if they use Django's own base templates. `{nonce}` is
     replaced by the response's nonce. With `None` or an admin theme, the project sets the policy."""
 
 

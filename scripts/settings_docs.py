@@ -22,8 +22,8 @@ PAGES: dict[Path, type[AppSettings]] = {
     Path("docs/settings/turns.md"): TurnsSettings,
     Path("docs/settings/webchat.md"): WebchatSettings,
 }
-_KINDS: dict[Any, str] = {bool: "bool", float: "seconds", int: "number", str: "text"}
-_SENTENCE_END = re.compile(r"( \([A-Z]\d+\))?\.$")  # with the promise that the code cites
+_KINDS: dict[Any, str] = {bool: "bool", float: "seconds", int: "integer", str: "string"}
+_SENTENCE_END = re.compile(r"( \([A-Z]\d+\))?\.$")  # including the promise that the code cites
 
 
 def refresh(page: str, app: type[AppSettings]) -> str:
@@ -77,7 +77,7 @@ def _sentences(app: type[AppSettings]) -> Iterator[tuple[str, str]]:
 def _kind_of(kind: Any) -> str:
     if get_origin(kind) is Mapping:
         return "dict"
-    return "list of texts" if get_origin(kind) is Sequence else "name"
+    return "list of strings" if get_origin(kind) is Sequence else "name"
 
 
 def _shown(default: Any) -> str:

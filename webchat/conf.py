@@ -15,7 +15,7 @@ def _are_networks(entries: Sequence[str]) -> bool:
 
 
 class WebchatSettings(AppSettings):
-    """All settings; the docstring of each is its line in `docs/settings/webchat.md`."""
+    """All settings of webchat. The docstring of each becomes its line in `docs/settings/webchat.md`."""
 
     PREFIX = "WEBCHAT_"
 
@@ -31,50 +31,54 @@ class WebchatSettings(AppSettings):
     """How long a new socket may take to send `hello`."""
 
     MAX_FRAMES_PER_MINUTE: Annotated[int, Setting("webchat.E001")] = 240
-    """Frames per socket; beyond that it is closed with 4429."""
+    """Maximum number of frames that one socket may receive per minute. If its client sends more, the socket is closed
+    with 4429."""
 
     MAX_USER_FRAMES_PER_MINUTE: Annotated[int, Setting("webchat.E001")] = 960
-    """Frames of all sockets of one user in one process; beyond that, a socket that continues to send is closed with
-    4429. Cancels are never refused because of other sockets."""
+    """Maximum number of frames per minute from all sockets of one user in one process. Beyond that, a socket on which
+    the client continues to send is closed with 4429. Cancels are never refused because of other sockets."""
 
     MAX_SOCKETS_PER_USER: Annotated[int, Setting("webchat.E001")] = 50
-    """Open sockets of one user in one process. A further one gets the error `too_many_sockets` and is closed with
-    4429."""
+    """Maximum number of open sockets of one user in one process. A further socket receives the error
+    `too_many_sockets` and is closed with 4429."""
 
     MAX_POSTS_PER_MINUTE: Annotated[int, Setting("webchat.E001")] = 240
-    """POST requests of one user to one address of the API, in one process; beyond that, the answer is 429. Each
-    address is counted separately, so that no other requests can use up the limit for cancels."""
+    """Maximum number of POST requests per minute from one user to one endpoint of the API, in one process. Further
+    requests are answered with 429. Each endpoint is counted separately, so that no other requests can use up the limit
+    for cancels."""
 
     MAX_BAD_FRAMES: Annotated[int, Setting("webchat.E001")] = 20
-    """Invalid frames of one socket in a minute; beyond that it is closed with 4429."""
+    """Maximum number of invalid frames per minute on one socket. Beyond that, the socket is closed with 4429."""
 
     OUTBOX_FRAMES: Annotated[int, Setting("webchat.E001")] = 256
-    """Frames that wait for a slow client. Beyond that, streamed text is dropped, and events are read from the log
-    later."""
+    """Maximum number of frames that wait for a slow client. Beyond that, streamed text is dropped, and events are read
+    from the log later."""
 
     OUTBOX_BYTES: Annotated[int, Setting("webchat.E001", kind="bytes")] = 1_048_576
-    """The same limit in bytes."""
+    """Maximum number of bytes that wait for a slow client, in addition to the limit of `WEBCHAT_OUTBOX_FRAMES`. If the
+    client acknowledges what it receives, unacknowledged bytes are included."""
 
     SEND_TIMEOUT: Annotated[float, Setting("webchat.E001")] = 20.0
-    """How long sending one frame may take before a client that does not read is disconnected (1013)."""
+    """How long the server may take to send one frame. A client that reads more slowly is disconnected with 1013."""
 
     MAX_INLINE_EVENT_BYTES: Annotated[int, Setting("webchat.E001", kind="bytes")] = 32_768
-    """For a larger event, only its number goes through the channel layer; sockets read the event from the log."""
+    """Maximum size of an event that is sent through the channel layer. Of a larger event, only the number is sent, and
+    sockets read the event from the log."""
 
     LAYER_TIMEOUT: Annotated[float, Setting("webchat.E001")] = 1.0
-    """How long the layer may take to accept a message. Lost messages are read from the log within
-    `WEBCHAT_LOG_CHECK_INTERVAL`."""
+    """How long the channel layer may take to accept a message. If the message is lost, sockets read its event from the
+    log within `WEBCHAT_LOG_CHECK_INTERVAL`."""
 
     READY_TIMEOUT: Annotated[float, Setting("webchat.E001")] = 2.0
-    """How long `/readyz` waits for the database and for the channel layer; it answers after that, even if they
-    hang."""
+    """How long `/readyz` waits for the database and for the channel layer. If one of them has not answered by then,
+    `/readyz` reports it as unavailable."""
 
     CSP: Annotated[str | None, Setting("webchat.E009", none="no header")] = (
         "default-src 'self'; script-src 'self' {nonce}; img-src 'self' data:; connect-src 'self' {websocket}; "
         "frame-ancestors 'none'; base-uri 'self'; form-action 'self'; object-src 'none'"
     )
-    """The Content-Security-Policy of the chat's pages. `{nonce}` is replaced by the response's nonce, `{websocket}`
-    by this host's socket origin. With `None`, the project sets the policy."""
+    """The Content-Security-Policy of the chat's pages. `{nonce}` is replaced by the response's nonce, and
+    `{websocket}` by the origin of this host's sockets. With `None`, the project sets the policy."""
 
     BRAND: Annotated[
         Mapping[str, str],
@@ -83,16 +87,18 @@ class WebchatSettings(AppSettings):
             is_valid=lambda brand: set(brand) <= {"name", "logo", "url"},
             hint='a dict with "name", "logo" (a static file, or an address) and "url" (an address, or the name of a'
             " view); each may be left out",
-            kind="dict of texts",
+            kind="dict of strings",
         ),
     ] = {}
     """The name and the logo of the pages, and the target of a link back to the rest of the site."""
 
     MAX_PASSWORD_CHECKS: Annotated[int, Setting("webchat.E001")] = 1
-    """Passwords that one process checks at a time. A check occupies a CPU for a large part of a second."""
+    """Maximum number of passwords that one process checks at the same time. Each check occupies a CPU for a large part
+    of a second."""
 
     MAX_WAITING_SIGN_INS: Annotated[int, Setting("webchat.E001")] = 8
-    """Sign-ins of one process that wait for their check. A further one is answered with 429, unchecked."""
+    """Maximum number of sign-ins that wait in one process for their password check. Further sign-ins are answered with
+    429 without a check."""
 
     TRUSTED_PROXIES: Annotated[
         Sequence[str],
@@ -102,7 +108,7 @@ class WebchatSettings(AppSettings):
             hint='a list of addresses and networks, such as ["127.0.0.1", "10.1.0.0/16"]',
         ),
     ] = ()
-    """Addresses and networks of the proxies whose `X-Forwarded-For` is trusted."""
+    """Addresses and networks of the proxies whose `X-Forwarded-For` header is trusted."""
 
 
 app_settings = WebchatSettings()

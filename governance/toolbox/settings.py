@@ -66,15 +66,16 @@ def _is_web_address_or_empty(value: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolboxSettings:
-    """Limits and permissions of the built-in tools, read again at every call. Seconds, bytes and characters.
+    """Limits and permissions of the built-in tools, which are read again at every call. Durations are in seconds, and
+    sizes in bytes or characters.
 
-    A field with a `Setting` is a setting of the project: `GOVERNANCE_EXEC_ENABLED` in Django. Its docstring is its line
-    in `docs/settings/governance.md`. The other fields are internal. `web_resolve` returns the addresses of a host name
-    (default: the system's resolver).
+    A field with a `Setting` is a setting of the project; for example, `exec_enabled` is `GOVERNANCE_EXEC_ENABLED` in
+    Django's settings. Its docstring becomes its line in `docs/settings/governance.md`. The other fields are internal.
+    `web_resolve` returns the addresses of a host name; by default, it is the system's resolver.
     """
 
     kill_grace: Annotated[float, Setting("governance.E005", 0, 60)] = 0.4
-    """How long a process group may take to end after SIGTERM, before SIGKILL (T8)."""
+    """How long a process group may take to end after SIGTERM before it receives SIGKILL (T8)."""
 
     exec_enabled: Annotated[bool, Setting("governance.E016")] = False
     """Whether `exec` may run commands on this machine (G1)."""
@@ -82,7 +83,7 @@ class ToolboxSettings:
     exec_output_limit: Annotated[
         int, Setting("governance.E017", 1_000, 100_000_000, kind="characters")
     ] = 50_000
-    """Maximum stored length of a command's output (G1)."""
+    """Maximum length of a command's output that is stored (G1)."""
 
     exec_environment: Annotated[
         Sequence[str],
@@ -95,8 +96,8 @@ class ToolboxSettings:
     """The server's environment variables that commands may see in addition to a few harmless ones (G1)."""
 
     exec_sandbox: Annotated[SandboxChoice, Setting("governance.E025")] = SandboxChoice.AUTO
-    """The [sandbox](../howto/sandbox.md) of commands and git: `"auto"` (bubblewrap if it works), `"bwrap"` (refuse
-    to run without it), `"none"` (G1)."""
+    """The [sandbox](../howto/sandbox.md) of commands and git: `"auto"` uses bubblewrap if it works, `"bwrap"` refuses
+    to run without it, and `"none"` uses no sandbox (G1)."""
 
     exec_network: Annotated[bool, Setting("governance.E026")] = False
     """Whether sandboxed commands can reach the network (G1)."""
@@ -114,27 +115,28 @@ class ToolboxSettings:
 
     exec_max_processes: Annotated[int, Setting("governance.E050", 8, zero=True)] = 512
     """Maximum number of simultaneous processes and threads of a command in the
-    [sandbox](../howto/sandbox.md#limits). `0` = no limit (G1)."""
+    [sandbox](../howto/sandbox.md#limits). `0` means no limit (G1)."""
 
     exec_memory: Annotated[int, Setting("governance.E051", 50_000_000, zero=True, kind="bytes")] = (
         2_000_000_000
     )
-    """Memory of each process of a command in the sandbox. `0` = no limit (G1)."""
+    """Maximum memory of each process of a command in the sandbox, or of all its processes together if they have a
+    [control group](../howto/sandbox.md#limits). `0` means no limit (G1)."""
 
     exec_file_size: Annotated[
         int, Setting("governance.E052", 1_000_000, zero=True, kind="bytes")
     ] = 1_000_000_000
-    """The largest file that a command in the sandbox may write. `0` = no limit (G1)."""
+    """Maximum size of each file that a command in the sandbox writes. `0` means no limit (G1)."""
 
     exec_tmp_size: Annotated[
         int, Setting("governance.E053", 1_000_000, zero=True, kind="bytes")
     ] = 500_000_000
-    """Maximum size of the `/tmp` of a command in the sandbox, which is in memory. `0` = no limit (G1)."""
+    """Maximum size of the `/tmp` of a command in the sandbox, which is in memory. `0` means no limit (G1)."""
 
     exec_cpu_time: Annotated[
-        int, Setting("governance.E054", 1, zero=True, kind="seconds, whole")
+        int, Setting("governance.E054", 1, zero=True, kind="whole seconds")
     ] = 3600
-    """CPU time of each process of a command in the sandbox. `0` = no limit (G1)."""
+    """Maximum CPU time of each process of a command in the sandbox. `0` means no limit (G1)."""
 
     git_author: Annotated[
         str,
@@ -145,7 +147,7 @@ class ToolboxSettings:
             kind="name and address",
         ),
     ] = "Agent <agent@localhost>"
-    """The author of commits by `git_commit` (G1)."""
+    """The author of the commits that `git_commit` creates (G1)."""
 
     workspace_root: Annotated[
         str | Path,
@@ -156,18 +158,19 @@ class ToolboxSettings:
             kind="absolute path",
         ),
     ] = ""
-    """Holds one workspace per conversation. Empty = no workspaces (G1)."""
+    """The directory that contains the workspaces, one per conversation. If it is empty, there are no workspaces
+    (G1)."""
 
     workspace_quota: Annotated[
         int, Setting("governance.E057", 1_000_000, zero=True, kind="bytes")
     ] = 2_000_000_000
-    """Maximum size of a workspace, including those of its sub-agents; beyond it, writes are refused. `0` = no limit
-    (G1)."""
+    """Maximum size of a workspace, including the workspaces of its sub-agents; beyond it, writes are refused. `0`
+    means no limit (G1)."""
 
     file_max_bytes: Annotated[
         int, Setting("governance.E023", 1_000, 10_000_000_000, kind="bytes")
     ] = 10_000_000
-    """The largest file that the file tools read or write (G1)."""
+    """Maximum size of a file that the file tools read or write (G1)."""
 
     web_allow_private: Annotated[bool, Setting("governance.E019")] = False
     """Whether `web_fetch` and `browser` may reach private and loopback addresses (G1)."""
@@ -184,12 +187,13 @@ class ToolboxSettings:
             kind="list of names",
         ),
     ] = ()
-    """Hosts that need no such question: `"docs.python.org"`, or `"*.example.org"` with all its subdomains (D1)."""
+    """Hosts that `web_fetch` and `browser` may reach without a question, for example `"docs.python.org"`. The pattern
+    `"*.example.org"` includes `example.org` and all its subdomains (D1)."""
 
     web_max_bytes: Annotated[
         int, Setting("governance.E020", 1_000, 1_000_000_000, kind="bytes")
     ] = 2_000_000
-    """How many bytes of a page `web_fetch` reads (G1)."""
+    """Maximum number of bytes that `web_fetch` reads of a page (G1)."""
 
     search_provider: Annotated[
         str,
@@ -200,7 +204,8 @@ class ToolboxSettings:
             kind="name or dotted path",
         ),
     ] = SearchEngine.DUCKDUCKGO
-    """The [search engine](../howto/web-search.md) of `web_search`: `"duckduckgo"`, `"searxng"`, or your own (G1)."""
+    """The [search engine](../howto/web-search.md) of `web_search`: `"duckduckgo"`, `"searxng"`, or the dotted path of
+    your own (G1)."""
 
     search_url: Annotated[
         str,
@@ -211,7 +216,8 @@ class ToolboxSettings:
             kind="address",
         ),
     ] = ""
-    """The address of the search engine; only this address may be private. Empty = the engine's own address (G1)."""
+    """The address of the search engine, which may be private. If it is empty, the engine's own address is used
+    (G1)."""
 
     browser_path: Annotated[
         str | Path,
@@ -222,16 +228,18 @@ class ToolboxSettings:
             kind="absolute path",
         ),
     ] = ""
-    """The Chromium program for [`browser`](../howto/browser.md). Empty = search for it (G1)."""
+    """The path of the Chromium program for [`browser`](../howto/browser.md). If it is empty, the server searches for
+    Chromium (G1)."""
 
     browser_sandbox: Annotated[BrowserSandbox, Setting("governance.E032")] = BrowserSandbox.AUTO
-    """Whether Chromium uses its own sandbox: `"auto"` (unless the server runs as root), `"on"`, `"off"` (G1)."""
+    """Whether Chromium uses its own sandbox: `"on"`, `"off"`, or `"auto"`, which uses the sandbox unless the server
+    runs as root (G1)."""
 
     browser_idle: Annotated[float, Setting("governance.E033", 1, WEEK)] = 300.0
-    """How long an unused page stays open, and then the browser (G1)."""
+    """How long an unused page, or a browser without open pages, is kept open (G1)."""
 
     browser_max_pages: Annotated[int, Setting("governance.E034", 1, 1_000)] = 8
-    """Maximum number of pages that one process keeps open, one per conversation (G1)."""
+    """Maximum number of pages that one process keeps open; each conversation has at most one (G1)."""
 
     exec_report_interval: float = 0.1
     exec_drain: float = 0.1
