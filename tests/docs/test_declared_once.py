@@ -173,7 +173,7 @@ def test_a_setting_is_checked_read_from_the_environment_and_documented():
     with pytest.raises(ImproperlyConfigured, match=r"SHOP_MAX_ITEMS .* a whole number"):
         environment.read({"SHOP_MAX_ITEMS": "many"}, ShopSettings)
     page = "| Setting |\n|---|\n| `SHOP_GONE` | number |\n"
-    line = "| `SHOP_MAX_ITEMS` | number | `10` | How many items fit into a basket | `shop.E001` |"
+    line = "| `SHOP_MAX_ITEMS` | integer | `10` | How many items fit into a basket | `shop.E001` |"
     assert settings_docs.refresh(page, ShopSettings) == f"| Setting |\n|---|\n{line}\n"
 
 
