@@ -110,7 +110,7 @@ class TurnsSettings(AppSettings):
     """How long a provider may take to send the first byte of its answer. An agent can override this."""
 
     CHAT_MODEL_IDLE_TIMEOUT: Annotated[float, Setting("turns.E016", 0.1, WEEK)] = 120.0
-    """How long a provider may send nothing in the middle of its answer. Any data ends the silence, even an empty
+    """How long a provider may remain silent in the middle of its answer. Any data ends the silence, even an empty
     keep-alive. An agent can override this."""
 
     CHAT_MODEL_REQUEST_TIMEOUT: Annotated[float, Setting("turns.E066", 0.1, WEEK)] = 1200.0
@@ -170,9 +170,9 @@ class TurnsSettings(AppSettings):
     processes, which PostgreSQL notifies. You can also write the dotted path of your own dispatcher class."""
 
     MAX_LIVE: Annotated[int, Setting("turns.E022", 1, 10_000)] = 50
-    """Maximum number of busy turns in one process. Further turns wait. When a slot becomes free, the next turn is that
-    of the user with the fewest running turns; among several, it is the one that has waited longest. A turn that waits
-    for a person's decision or for another turn is not busy, so many simultaneous decisions can exceed the limit
+    """Maximum number of busy turns in one process. Further turns wait. When a slot becomes free, a turn of the user
+    with the fewest running turns starts; among equals, the turn that has waited longest. A turn that waits for a person's
+    decision or for another turn is not busy, so the limit can be exceeded if many such turns continue at the same time
     (P4)."""
 
     MAX_QUEUED: Annotated[int, Setting("turns.E005", 1, 10_000)] = 20
@@ -257,7 +257,7 @@ class TurnsSettings(AppSettings):
     them was lost (C12)."""
 
     CANCEL_BOUND: Annotated[float, Setting("turns.E008", 0.01, 60)] = 0.85
-    """The time after a cancel at which a turn is ended even if its tools have not ended (C1)."""
+    """The time after a cancel at which the turn is ended even if its tools are still running (C1)."""
 
     SWEEP_INTERVAL: Annotated[float, Setting("turns.E030", 0.01, 3_600)] = 2.0
     """How often each process looks for turns whose process has died. Each interval varies randomly by up to a fifth
@@ -271,18 +271,18 @@ class TurnsSettings(AppSettings):
     """How often a process renews its lease (H4)."""
 
     LEASE_FENCE_AFTER: Annotated[float, Setting("turns.E032", 0.01, 3_600)] = 10.0
-    """The time after the last renewal of its lease at which a process gives up its own turns."""
+    """The time since the last renewal of its lease after which a process gives up its own turns."""
 
     LEASE_TTL: Annotated[float, Setting("turns.E033", 0.01, 3_600)] = 15.0
-    """The time after the last renewal of a process's lease, by the database's clock, at which other processes end its
-    turns."""
+    """The time since the last renewal, by the database's clock, after which the lease of a process expires and other
+    processes end its turns."""
 
     PARK_AFTER: Annotated[int | None, Setting("turns.E041", 1, 50, none="never")] = 3
     """How many turns of a conversation must be interrupted by the end of their process before the conversation is
     parked until a person resumes it. `None` means that conversations are never parked (H4)."""
 
     PARK_WINDOW: Annotated[float, Setting("turns.E042", 1, WEEK)] = 600.0
-    """The length of the most recent period whose interrupted turns are counted for `TURNS_PARK_AFTER`."""
+    """The period in which the turns that `TURNS_PARK_AFTER` counts must have been interrupted."""
 
     DRAIN_GRACE: Annotated[float, Setting("turns.E009", 0, 3_600)] = 15.0
     """How long running turns may continue after the server was asked to stop. After that, they are cancelled with the

@@ -32,15 +32,15 @@ class WebchatSettings(AppSettings):
 
     MAX_FRAMES_PER_MINUTE: Annotated[int, Setting("webchat.E001")] = 240
     """Maximum number of frames that one socket may receive per minute. If its client sends more, the socket is closed
-    with 4429."""
+    with the code 4429."""
 
     MAX_USER_FRAMES_PER_MINUTE: Annotated[int, Setting("webchat.E001")] = 960
     """Maximum number of frames per minute from all sockets of one user in one process. Beyond that, a socket on which
-    the client continues to send is closed with 4429. Cancels are never refused because of other sockets."""
+    the client continues to send is closed with the code 4429. Cancels are never refused because of other sockets."""
 
     MAX_SOCKETS_PER_USER: Annotated[int, Setting("webchat.E001")] = 50
     """Maximum number of open sockets of one user in one process. A further socket receives the error
-    `too_many_sockets` and is closed with 4429."""
+    `too_many_sockets` and is closed with the code 4429."""
 
     MAX_POSTS_PER_MINUTE: Annotated[int, Setting("webchat.E001")] = 240
     """Maximum number of POST requests per minute from one user to one endpoint of the API, in one process. Further
@@ -48,7 +48,8 @@ class WebchatSettings(AppSettings):
     for cancels."""
 
     MAX_BAD_FRAMES: Annotated[int, Setting("webchat.E001")] = 20
-    """Maximum number of invalid frames per minute on one socket. Beyond that, the socket is closed with 4429."""
+    """Maximum number of invalid frames per minute on one socket. Beyond that, the socket is closed with the code
+    4429."""
 
     OUTBOX_FRAMES: Annotated[int, Setting("webchat.E001")] = 256
     """Maximum number of frames that wait for a slow client. Beyond that, streamed text is dropped, and events are read
@@ -59,7 +60,8 @@ class WebchatSettings(AppSettings):
     client acknowledges what it receives, unacknowledged bytes are included."""
 
     SEND_TIMEOUT: Annotated[float, Setting("webchat.E001")] = 20.0
-    """How long the server may take to send one frame. A client that reads more slowly is disconnected with 1013."""
+    """How long the server may take to send one frame. A client that reads more slowly is disconnected with the close
+    code 1013."""
 
     MAX_INLINE_EVENT_BYTES: Annotated[int, Setting("webchat.E001", kind="bytes")] = 32_768
     """Maximum size of an event that is sent through the channel layer. Of a larger event, only the number is sent, and

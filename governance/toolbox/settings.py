@@ -83,7 +83,7 @@ class ToolboxSettings:
     exec_output_limit: Annotated[
         int, Setting("governance.E017", 1_000, 100_000_000, kind="characters")
     ] = 50_000
-    """Maximum length of a command's output that is stored (G1)."""
+    """Maximum length of the stored output of a command (G1)."""
 
     exec_environment: Annotated[
         Sequence[str],
