@@ -141,7 +141,7 @@ def call_of(name: str, tool_args: dict[str, Any], ctx: RunContext[Any], *, scope
 
 @contextmanager
 def _passing_on() -> Iterator[None]:
-    """Pass exceptions of pydantic-ai through the executor, recorded as failures."""
+    """Pass exceptions of pydantic-ai through the executor, which records them as failures."""
     try:
         yield
     except _OWN_EXCEPTIONS as error:
