@@ -51,7 +51,7 @@ class DeclaredSetting:
 
     @cached_property
     def _adapter(self) -> TypeAdapter[Any]:
-        is_strict = not isinstance(self.kind, EnumType)  # a choice may be written as its text
+        is_strict = not isinstance(self.kind, EnumType)  # an enum may be given as its value
         kind = self.kind | None if self.takes_none else self.kind
         return TypeAdapter(kind, config=ConfigDict(strict=is_strict))
 

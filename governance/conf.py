@@ -1,4 +1,4 @@
-"""The project's settings: `GOVERNANCE_<NAME>` in Django's settings is `app_settings.<NAME>` here, read on access."""
+"""The settings of governance: `app_settings.<NAME>` reads `GOVERNANCE_<NAME>` from Django's settings at each access."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ def _are_variables(names: Sequence[str]) -> bool:
 
 
 class GovernanceSettings(AppSettings, of=(ToolboxSettings,)):
-    """Every setting, including those of the built-in tools. Each docstring is its line in `docs/settings/governance.md`."""
+    """All settings, including those of the built-in tools. Their docstrings appear in `docs/settings/governance.md`."""
 
     PREFIX = "GOVERNANCE_"
 
@@ -37,7 +37,7 @@ class GovernanceSettings(AppSettings, of=(ToolboxSettings,)):
     DEFAULT_TIMEOUT: Annotated[
         float | None, Setting("governance.E001", 0, WEEK, none="the built-in one")
     ] = None
-    """Limit of a tool that has no other limit. `0` = no limit, `None` = the built-in 120 s (T2)."""
+    """The limit of a tool that has no other limit. `0` means no limit, and `None` means the built-in 120 s (T2)."""
 
     TOOL_TIMEOUTS: Annotated[
         Mapping[str, float],
@@ -49,10 +49,10 @@ class GovernanceSettings(AppSettings, of=(ToolboxSettings,)):
             kind="dict: tool → seconds",
         ),
     ] = {}
-    """Limits of single tools; each overrides the tool's declaration (T2)."""
+    """Limits of individual tools. Each overrides the limit that the tool declares (T2)."""
 
     TIMEOUT_CEILING: Annotated[float, Setting("governance.E003", 0, WEEK)] = 3600.0
-    """The highest limit that a call may request, and the highest that an administrator may set. `0` = no ceiling
+    """The highest limit that a call may request, and the highest that an administrator may set. `0` means no ceiling
     (A3)."""
 
     LIMIT_NOTE_REQUIRED: Annotated[bool, Setting("governance.E061")] = False
@@ -67,11 +67,11 @@ class GovernanceSettings(AppSettings, of=(ToolboxSettings,)):
             kind="dict: tool → rule",
         ),
     ] = {}
-    """Whether calls need a person's approval: `"never"`, `"once_per_conversation"` or `"always"`; `"*"` = every
-    tool that is not named (D1)."""
+    """Whether the calls of a tool need a person's approval: `"never"`, `"once_per_conversation"` or `"always"`. The
+    name `"*"` means every tool that is not listed (D1)."""
 
     APPROVAL_TIMEOUT: Annotated[float, Setting("governance.E038", 0, WEEK)] = 600.0
-    """How long a person may take to decide. `0` = no limit (D3)."""
+    """How long a person may take to decide. `0` means no limit (D3)."""
 
     ERROR_TEXT: Annotated[
         Sequence[str],
@@ -81,7 +81,7 @@ class GovernanceSettings(AppSettings, of=(ToolboxSettings,)):
             kind="list of tools",
         ),
     ] = ()
-    """Tools whose exception texts the chat model and the user may read; `"*"` = every tool. See [own
+    """Tools whose exception texts the chat model and the user may read. `"*"` means every tool. See [own
     tools](../howto/own-tools.md#what-the-model-reads) (T4)."""
 
     CANCEL_GRACE: Annotated[float, Setting("governance.E004", 0, 60)] = 0.6
@@ -97,13 +97,13 @@ class GovernanceSettings(AppSettings, of=(ToolboxSettings,)):
     """Maximum number of simultaneous calls in one conversation (P4)."""
 
     QUEUE_TIMEOUT: Annotated[float, Setting("governance.E009", 0.001, WEEK)] = 300.0
-    """How long a call waits for a slot before it gives up (P4)."""
+    """How long a call may wait for a slot before it fails (P4)."""
 
     MAX_THREADS: Annotated[int, Setting("governance.E010", 1, 10_000)] = 32
-    """Threads for plain tools in one process (T7)."""
+    """Maximum number of threads for tools that are plain functions, in one process (T7)."""
 
     MAX_DATABASE_THREADS: Annotated[int, Setting("governance.E063", 1, 10_000)] = 16
-    """Threads in which coroutine tools use the ORM, each with its own connection (T7)."""
+    """Maximum number of threads in which coroutine tools use the ORM, each with its own connection (T7)."""
 
     MAX_WORKERS: Annotated[int, Setting("governance.E012", 1, 1_000)] = 4
     """Maximum number of simultaneous calls of tools with `isolation="process"` in one server process, each in its
@@ -133,8 +133,8 @@ class GovernanceSettings(AppSettings, of=(ToolboxSettings,)):
         "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'self'; form-action 'self'; "
         "object-src 'none'"
     )
-    """The Content-Security-Policy of our admin pages, if they use Django's own base templates. `{nonce}` is
-    replaced by the response's nonce. With `None` or an admin theme, the project sets the policy."""
+    """The Content-Security-Policy of Turnkeeper's admin pages, if they use Django's own base templates. `{nonce}` is
+    replaced with the response's nonce. With `None` or an admin theme, the project sets the policy."""
 
 
 app_settings = GovernanceSettings()

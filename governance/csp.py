@@ -43,7 +43,7 @@ def add_policy(request: HttpRequest, response: HttpResponseBase, policy: str | N
 
 
 def with_policy(policy_for: Callable[[HttpRequest], str | None]) -> Callable[[View], View]:
-    """Return a decorator of views that adds the request's policy to each response."""
+    """Return a decorator for views that adds the request's policy to each response."""
 
     def decorate(view: View) -> View:
         if iscoroutinefunction(view):

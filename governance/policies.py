@@ -25,9 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 class PoliciesNotLoaded(GovernanceError):
-    """A limit was read on an event loop before `aload()`. This is raised because a limit that may be wrong is never
-    returned.
-    """
+    """A limit was read on an event loop before `aload()`, so the returned limit could have been wrong."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -146,7 +144,7 @@ def _end_temporary(rows: Iterable[ToolPolicy]) -> dict[str, datetime]:
 
 
 def _last_edits() -> dict[str, Edit]:
-    """Return the last edit of each tool's limits; "" = the default limits."""
+    """Return the last edit of each tool's limits, by tool name. The name "" means the default limits."""
     last = PolicyChange.objects.order_by().values("tool_name").annotate(last=Max("version"))
     changes = PolicyChange.objects.filter(version__in=last.values("last"))
     return {
@@ -156,7 +154,7 @@ def _last_edits() -> dict[str, Edit]:
 
 
 class DatabasePolicySource:
-    """The executor's `PolicySource`: answers from memory and follows the database.
+    """A `PolicySource` for the executor that returns limits from memory and follows the database.
 
     The owner of the process awaits `aload()` once and `arefresh()` about every second. An edit in this process applies
     immediately. Functions passed to `on_change` are called after every change, in the thread that noticed it. To call
@@ -172,7 +170,7 @@ class DatabasePolicySource:
 
     @property
     def version(self) -> int:
-        """The loaded version of the limits; 0 before the first load."""
+        """The version of the loaded limits, or 0 before the first load."""
         return self._policies.version if self._policies else 0
 
     @property
@@ -191,7 +189,7 @@ class DatabasePolicySource:
         return policies.levels(tool)
 
     def reload(self) -> None:
-        # One reader at a time, so that an older reading never replaces a newer one.
+        # One reader at a time, so that limits read earlier never replace limits read later.
         with self._lock:
             policies = read_policies()
             old_policies, self._policies = self._policies, policies
@@ -230,8 +228,8 @@ class DatabasePolicySource:
     def _notify_listeners(self) -> None:
         for listener in self._listeners:
             try:
-                # In a new context: a task that a listener starts must not inherit asgiref's marks of this thread,
-                # because its next call into a database thread would be refused as a deadlock.
+                # In a new context, because a task that a listener starts must not inherit asgiref's context variables
+                # of this thread. Otherwise, asgiref would refuse its next call into a database thread as a deadlock.
                 Context().run(listener)
             except Exception:
                 logger.exception("A listener to changed limits failed")

@@ -12,7 +12,7 @@ def database_names() -> dict[str, str]:
 
 
 def setup(names: Mapping[str, str]) -> None:
-    """Set Django up with these database names."""
+    """Set Django up, with these database names by alias."""
     for alias, name in names.items():
         connections.settings[alias]["NAME"] = name
     django.setup()
