@@ -227,7 +227,7 @@ def find_question(question: str) -> Approval | None:
 
 
 def latest_question(*, group: str, call_id: str, has_form: bool = False) -> Approval | None:
-    """Return a call's last approval question, or its last form, whether open or decided; None if there is none."""
+    """Return a call's last approval question, or its last form, or None. The question may be open or decided."""
     if call_id != sanitize_text(call_id):  # PostgreSQL refuses to compare such a string
         return None
     questions = Approval.objects.filter(group=group, call_id=call_id, is_late=False)

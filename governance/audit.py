@@ -40,7 +40,7 @@ class Change(models.Model):
     """One edit of a row: its editor, its time, and the old and new values (append-only)."""
 
     subject = ""  # the model that is edited, as "app.Model"
-    kind = ""  # the kind of the activity that records an edit
+    kind = ""  # the kind of the act that records an edit
     named_by = ""  # the field that names the edited row; blank if there is only one row
     confidential: Collection[str] = ()  # fields whose values the activity list hides
 

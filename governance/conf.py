@@ -173,7 +173,8 @@ def setting_limits() -> ToolLimits:
     )
 
 
-@lru_cache(maxsize=256)  # the limits are read for every call, and compared with the previous ones
+# Cached, because the limits are read for every call, and compared by identity with the previous ones.
+@lru_cache(maxsize=256)
 def _limits(**limits: Any) -> ToolLimits:
     return ToolLimits(**limits)
 
@@ -182,7 +183,7 @@ def toolbox_settings() -> ToolboxSettings:
     """Return the current settings of the built-in tools.
 
     Raises:
-        ValueError: a setting has the wrong type; the system checks report which one.
+        ValueError: a setting has the wrong type. The system checks report which one.
     """
     return ToolboxSettings(
         **{

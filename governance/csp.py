@@ -1,4 +1,4 @@
-"""The Content-Security-Policy of our own views. All other pages keep the project's own policy."""
+"""The Content-Security-Policy of Turnkeeper's own views. All other pages keep the project's policy."""
 
 import secrets
 from collections.abc import Callable
@@ -15,9 +15,9 @@ View = Callable[..., Any]
 
 
 def nonce_of(request: HttpRequest) -> str:
-    """Return the nonce of this request's response.
+    """Return the nonce for the response to this request.
 
-    Django's own middleware or django-csp sets it if the project uses one of them, so that one nonce covers
+    If the project uses Django's own middleware or django-csp, the nonce comes from there, so that a single nonce covers
     our scripts and those that a project adds to our templates.
     """
     nonce: object = None

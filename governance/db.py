@@ -56,7 +56,7 @@ _pools = (
 
 
 def waited() -> dict[str, float]:
-    """Return the total seconds that this process's statements have waited for a thread and for a connection."""
+    """Return how many seconds the statements of this process have waited in total for a thread and for a connection."""
     seconds = {"thread": sum(pool.waited for pool in _pools), "connection": 0.0}
     if (pool := getattr(database_connection(), "pool", None)) is not None:
         seconds["connection"] = pool.get_stats().get("requests_wait_ms", 0) / 1000
@@ -255,7 +255,7 @@ def _is_in_memory() -> bool:
 
 
 def _close_unusable_connections() -> None:
-    """Close unusable connections as Django does around a request, in a thread that outlives requests.
+    """Close unusable connections, as Django does before and after a request, because these threads outlive requests.
 
     SQLite's file stays open unless a statement has failed on it, because opening it again takes longer than most
     queries.

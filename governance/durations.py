@@ -95,7 +95,7 @@ def format_limit(milliseconds: int | None) -> str:
 
 
 def to_ms(seconds: float | None) -> int:
-    """Return the seconds as whole milliseconds; None (no limit) becomes 0."""
+    """Return the seconds as whole milliseconds. None becomes 0, which means no limit."""
     return 0 if seconds is None else round(seconds * 1000)
 
 

@@ -1,6 +1,5 @@
-"""Walks a directory of any depth by file descriptors, without long paths and without recursion. Other programs may
-write there concurrently. No symbolic link is followed, and a directory that is moved while it is walked ends the
-walk.
+"""Walks a directory tree of any depth with file descriptors, without long paths and without recursion. Other programs
+may change the tree concurrently: no symbolic link is followed, and the walk ends if a directory on its path is moved.
 """
 
 import errno

@@ -27,7 +27,7 @@ class _Stored(Func):
 
 
 class Keyset:
-    """The columns that order a list, with a leading "-" if descending. The last one makes the key unique."""
+    """The columns that order a list, each with a leading "-" if descending. The last column makes the key unique."""
 
     def __init__(self, order: Sequence[str]) -> None:
         self._order = order

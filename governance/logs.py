@@ -1,6 +1,6 @@
 """Log formatters that write each message with its facts, as `key=value` or as JSON.
 
-Most lines of this project carry ids in `extra`, which a plain formatter drops. Lines written during a turn, including
+Most lines that this project logs have ids in `extra`, which a plain formatter drops. Lines written in a turn, including
 those of tools and libraries, also get the turn's ids. This module needs no Django.
 """
 

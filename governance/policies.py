@@ -80,7 +80,7 @@ class Policies:
         return self.levels_of(tool.name, declared=tool.limits)
 
     def levels_of(self, name: str, *, declared: ToolLimits = _SILENT) -> PolicyLevels:
-        """Return the same as `levels`, for a tool that may exist only in other processes."""
+        """Return the limits of every level for the tool of this name, which may exist only in other processes."""
         of_tool, of_all = tool_setting_limits(name), setting_limits()
         levels = self._levels.get(name)
         # Cached, because each call needs the levels several times, and they change only with the version or the
@@ -175,11 +175,14 @@ class DatabasePolicySource:
 
     @property
     def policies(self) -> Policies:
-        """All loaded limits; empty before the first load."""
+        """All loaded limits. They are empty before the first load."""
         return self._policies or Policies()
 
     def levels(self, tool: Tool) -> PolicyLevels:
-        """Return the limits of every level for a tool, from memory. Off the event loop, the first call loads them."""
+        """Return the limits of every level for a tool, from memory.
+
+        If they are not loaded yet, load them first. On an event loop, raise `PoliciesNotLoaded` instead.
+        """
         policies = self._policies
         if policies is None:
             if _on_event_loop():
@@ -189,6 +192,7 @@ class DatabasePolicySource:
         return policies.levels(tool)
 
     def reload(self) -> None:
+        """Load the limits from the database, and notify the listeners if they differ from those loaded before."""
         # One reader at a time, so that limits read earlier never replace limits read later.
         with self._lock:
             policies = read_policies()
@@ -210,11 +214,11 @@ class DatabasePolicySource:
         return True
 
     async def aload(self) -> None:
-        """Load the limits, from a coroutine."""
+        """Do the same as `reload` in a database thread, so that a coroutine can await it."""
         await run_in_db_thread(self.reload)()
 
     async def arefresh(self) -> bool:
-        """Do the same as `refresh`, from a coroutine."""
+        """Do the same as `refresh` in a database thread, so that a coroutine can await it."""
         return await _refresh(self)
 
     def on_change(self, listener: Callable[[], None]) -> None:

@@ -458,7 +458,7 @@ class SettledResult(Protocol):
 
     @property
     def is_synthetic(self) -> bool:
-        """Whether the repair, not the tool, wrote the result."""
+        """Whether the repair wrote the result, and not the tool."""
         ...
 
 
@@ -504,7 +504,7 @@ def _outcome_of(tool_name: str, result: SettledResult) -> ToolOutcome:
 
 
 class Recorder:
-    """An observer for the executor that stores the calls of one `group` as rows. Use it without turns (B8).
+    """An observer for the executor that stores the calls of one `group` as rows, for projects without turns (B8).
 
     A call without a row is inserted when it starts or ends.
     """
@@ -526,11 +526,11 @@ class Recorder:
         await self._start(call)
 
     async def call_progressed(self, call: LiveCall) -> None:
-        """Store the last progress."""
+        """Store the last progress of the call."""
         await _note_progress({(self._group, call.id): progress_of(call)})
 
     async def deadline_moved(self, call: LiveCall, change: DeadlineChange) -> None:
-        """Store the new limit."""
+        """Store the new limits of the call."""
         await self._move_deadline(change, group=self._group, call_id=call.id)
 
     async def call_cancelling(self, call: LiveCall) -> None:

@@ -1,4 +1,4 @@
-"""The executor of this process: one for each event loop, created from the settings at its first use."""
+"""The executors of this process: one for each event loop, created from the settings at its first use."""
 
 import logging
 import os
@@ -141,7 +141,7 @@ def server_instructions(servers: Container[str]) -> dict[str, str]:
 
 
 async def close_executor() -> None:
-    """Close the executor of the running loop, with its worker processes, the browser and MCP servers."""
+    """Close the executor of the running loop, its worker processes, the browser, and the loop's MCP servers."""
     executor = _executors.pop()
     try:
         if executor is not None:

@@ -62,7 +62,7 @@ class OfferedTool:
     """A tool that agents of this site may use, with its declarations.
 
     `server` is the name of its MCP server. `isolation` is empty if this process is not connected to that server.
-    `tokens` is an estimate of how many tokens its description takes in each request. The user must have `permission`.
+    `tokens` is an estimate of how many tokens its definition takes in each request. The user must have `permission`.
     `disabled_reason` has sentences that say why the settings of this process disable the tool. `reported_by` names the
     other processes that have the tool, if this one does not.
     """

@@ -107,7 +107,7 @@ def _store(
     reason: str,
     tool: OfferedTool | None,
 ) -> PolicyChange | None:
-    """Check and save a changed row. A row without a limit is not stored."""
+    """Check and save a row, and publish its changes. Without changes, store nothing and return None."""
     is_new = policy.pk is None
     if is_new and tool is None:
         _check_tool_name(policy.tool_name)
@@ -171,8 +171,8 @@ def delete_tool_policy(
 
 @atomic()
 def end_temporary_limits() -> list[PolicyChange]:
-    """Store the end of temporary limits that have expired. They stopped applying when their end passed on the
-    database's clock, whether or not this function has been called.
+    """Store the end of temporary limits that have expired, and return the audit entries. The limits stopped applying
+    when their end passed on the database's clock, whether or not this function has been called.
     """
     expired = ToolPolicy.objects.filter(until__lte=Now())
     if not expired.exists():

@@ -46,7 +46,7 @@ def check_names(settings: AppSettings, *, check_id: str) -> list[checks.CheckMes
 
 
 def check_apps(app: str, *needed: str, check_id: str) -> list[checks.CheckMessage]:
-    """Return an error for every app that is needed and not installed."""
+    """Return an error for every app that `app` needs but that is not installed."""
     return [
         checks.Error(
             f"{app!r} needs the app {name!r}, which is not installed.",

@@ -55,7 +55,7 @@ def limit_that_cut(status: str, error_type: str, timeout_source: str, limit_reac
 
 
 def limit_origin(timeout_source: str) -> str:
-    """Return whether a total limit came from the tool's policy or was set for one call."""
+    """Return "call" if a total limit was set for one call, or "policy" if it came from the tool's policy."""
     return "call" if is_of_the_call(timeout_source) else "policy"
 
 

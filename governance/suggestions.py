@@ -177,7 +177,7 @@ def _is_wide(durations: CallDurations, present_ms: int) -> bool:
 
 
 def round_up(milliseconds: int) -> int:
-    """Round up to a duration that people would choose: 1.5 s, 20 s, 3 min, 45 min."""
+    """Round up to a duration that people would choose, such as 1.5 s, 20 s, 3 min or 45 min."""
     units = (UNITS_MS["s"], UNITS_MS["min"], UNITS_MS["h"])
     for unit in units:
         for step in _STEPS:

@@ -75,7 +75,7 @@ def changes_at_end(policy: ToolPolicy) -> Changes:
 
 
 def removal_of_end(policy: ToolPolicy) -> Changes:
-    """Return the changes that make the limits of a row permanent."""
+    """Return the changes that remove the end of a row's temporary limits."""
     return {name: [old, None] for name, old in end_of(policy).items() if old}
 
 

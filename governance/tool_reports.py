@@ -54,7 +54,7 @@ def merge(reports: Iterable[tuple[str, Report]]) -> dict[str, ReportedTool]:
 
 
 def registered() -> tuple[Tool, ...]:
-    """Return the tools of this process, by name. May be called from any thread."""
+    """Return the tools of this process, sorted by name. May be called from any thread."""
     return tuple(registry)
 
 

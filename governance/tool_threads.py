@@ -38,7 +38,7 @@ class ToolThreads:
         self._functions = DaemonPool(max_workers=max_threads, name="functions of tools")
 
     def take_over_functions(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Run the functions that tools pass to `asyncio.to_thread` in a separate pool; the host keeps the default one."""
+        """Run the functions that tools pass to `asyncio.to_thread` in a pool that the host's functions do not use."""
         loop.set_default_executor(_DefaultExecutor(thread_of_test() or self._functions))
 
     @asynccontextmanager

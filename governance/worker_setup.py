@@ -7,7 +7,7 @@ from django.db import connections
 
 
 def database_names() -> dict[str, str]:
-    """Return the name of each database in this process. In a test, these names differ from those in the settings."""
+    """Return the name of each database in this process, by alias. In a test, it differs from that in the settings."""
     return {alias: str(connections.settings[alias]["NAME"] or "") for alias in connections}
 
 

@@ -11,7 +11,7 @@ from governance.mcp.validation import unlisted
 
 
 def check_sdk(*, databases: Any = None, **_: Any) -> list[checks.CheckMessage]:
-    """Check that the SDK is installed if servers are enabled. It runs only with database access, as in `migrate`."""
+    """Check that the SDK is installed if servers are enabled. This runs only with database access, as in `migrate`."""
     if not databases or is_installed():
         return []
     names = [name for name, _environment, _headers in _rows()]
@@ -29,7 +29,7 @@ def check_sdk(*, databases: Any = None, **_: Any) -> list[checks.CheckMessage]:
 
 def check_variables(*, databases: Any = None, **_: Any) -> list[checks.CheckMessage]:
     """Check that the enabled servers name only permitted variables, because a server that names another variable is not
-    connected. It runs only with database access, as in `migrate`.
+    connected. This runs only with database access, as in `migrate`.
     """
     if not databases:
         return []

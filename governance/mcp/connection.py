@@ -31,10 +31,13 @@ class ConnectionObserver(Protocol):
     """Receives the events of a server's connection."""
 
     def tools_found(self, connection: "ServerConnection", tools: Sequence[FoundTool]) -> None:
-        """The server has listed its tools."""
+        """Called when the server has listed its tools."""
 
     def failed(self, connection: "ServerConnection", reason: str) -> None:
-        """The server could not be connected, or its session broke; `reason` is a clause that is safe to show."""
+        """Called when the server cannot be connected, or its session breaks.
+
+        `reason` is a clause that is safe to show.
+        """
 
 
 class ServerConnection:
@@ -149,7 +152,7 @@ class ServerConnection:
             return await result.as_text(context.show)
 
     async def aclose(self, reason: str = SWITCHED_OFF) -> None:
-        """Close the session and its pending calls, which fail immediately."""
+        """Close the connection and its session. Pending calls fail immediately with this reason."""
         if not self._closed.done():
             self._closed.set_result(None)
         self._reason = reason
@@ -179,7 +182,7 @@ class ServerConnection:
     async def _restarted(self, context: ToolContext) -> "McpSession":
         """Wait for a session. After a failed attempt, try again if the call has more time left than the next pause.
 
-        Raise `ServerUnavailable` if it does not.
+        Raise `ServerUnavailable` if it has less time left.
         """
         loop = asyncio.get_running_loop()
         gives_up_at = loop.time() + self._timing.restart_timeout  # for a call without a limit

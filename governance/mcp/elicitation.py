@@ -14,7 +14,7 @@ from governance.mcp.request_state import CallState, current_request
 
 logger = logging.getLogger(__name__)
 
-_REASON = "django-turnkeeper/reason"  # the key in `_meta` for the reason why a question was declined without a person
+_REASON = "django-turnkeeper/reason"  # the key in `_meta` that says why no person was asked
 _NO_LINKS = "it wants to open a link, which is not supported here"
 _NO_CALL = "it asked outside a call, or while several calls ran and without saying for which"
 

@@ -150,9 +150,9 @@ class OpenCall:
 class CheckedTransport(httpx2.AsyncBaseTransport):
     """Resolves the host itself, and connects only to addresses that it has checked.
 
-    Every request has a time limit, except the two that only listen, and tool calls, which their callers limit. If the
-    connection of a tool call breaks, only that call is lost. `on_error` receives the status of every error response.
-    `on_stuck` receives a clause if a notification or a tool call cannot be delivered to the server.
+    Every request has a time limit, except those that only listen, and tool calls, which their callers limit. If the
+    connection of a tool call breaks, only that call is lost. `on_error` receives the request and the status of every
+    error response. `on_stuck` receives a clause if a notification or a tool call cannot be delivered to the server.
     """
 
     def __init__(

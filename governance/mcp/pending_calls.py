@@ -147,7 +147,7 @@ class PendingCalls:
             result = await client.call_tool(
                 tool_name, arguments, read_timeout_seconds=_NO_LIMIT, progress_callback=on_progress
             )
-            self._forget_state(request_state)  # it asks no more questions
+            self._forget_state(request_state)  # a call with a result asks no more questions
             read = await run_in_thread(read_result, result)  # the result may be very large
         except MCPError as error:
             _fail(answer, await self._failure_of(error, request_state))

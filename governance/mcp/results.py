@@ -40,7 +40,7 @@ _UNREAD = "; no tool here can read it"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncodedImage:
-    """An image as received, in base64. Its type is detected from its bytes."""
+    """An image in base64, as it was received. Its type is detected from its bytes."""
 
     data: str
 

@@ -22,10 +22,10 @@ from governance.core.excerpts import shortened
 
 logger = logging.getLogger(__name__)
 
-LONGEST_SCHEMA = 100_000  # characters; every request to a chat model carries it
+LONGEST_SCHEMA = 100_000  # characters; every request to a chat model contains the schema
 _MOST_STEPS = 20_000
 _MOST_SCHEMA_STEPS = 400_000  # more than above, because this check runs in a thread
-# So many items of a list or an object take at most as long to check as one keyword.
+# The number of items of a list or an object that take at most as long to check as one keyword.
 _ITEMS_PER_STEP = 10
 _CHARACTERS_PER_STEP = 1_000
 _MOST_PROBLEMS = 10

@@ -217,7 +217,7 @@ class McpSession:
             )
 
     async def _list(self, client: Client) -> list[FoundTool]:
-        """Return the tools, each name once; an invalid tool has only a name and its problem."""
+        """Return the tools without duplicate names. An invalid tool has only a name and its problem."""
         tools_by_name: dict[str, types.Tool] = {}
         cursor: str | None = None
         most, invalid_tools = self._timing.most_tools, self._filter.invalid_tools

@@ -18,7 +18,7 @@ class Transport(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSpec:
-    """The configuration of one server. It contains no secrets, only the names of environment variables that have them.
+    """The configuration of one server, without secrets: it only names the environment variables that contain them.
 
     `headers` maps each header to the environment variable that contains its value. `environment` names the variables
     that a command receives. `timeout` is the limit that the server's tools declare, in seconds: None means that they

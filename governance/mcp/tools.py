@@ -40,10 +40,10 @@ class Health(Protocol):
     def connected(
         self, server_id: int, *, tools: Sequence[FoundTool], instructions: str, problem: str
     ) -> None:
-        """The server has listed its tools; `problem` explains which tools are left out, and why."""
+        """Record that the server has listed its tools. `problem` explains which tools are left out, and why."""
 
     def failed(self, server_id: int, *, reason: str) -> None:
-        """The server cannot be used; `reason` is a clause that is safe to show."""
+        """Record that the server cannot be used. `reason` is a clause that is safe to show."""
 
 
 class McpTools:
@@ -66,9 +66,8 @@ class McpTools:
         self._connections: dict[int, ServerConnection] = {}
         self._registered: dict[int, dict[str, Tool]] = {}
         self._name_conflicts: set[int] = set()  # servers with a tool whose name was taken
-        self._first_marked: dict[
-            int, frozenset[str]
-        ] = {}  # by server: the tools that its first list marks as read-only
+        # By server: the tools that its first list marks as read-only.
+        self._first_marked: dict[int, frozenset[str]] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._is_closed = False
 
@@ -97,9 +96,9 @@ class McpTools:
                 self._add_server(spec)
 
     async def ready(self, *, token: CancellationToken | None = None) -> None:
-        """Start connecting the servers that are not connected, and wait a few seconds; slower servers are added later.
+        """Start to connect the servers that are not connected, and wait a few seconds for them.
 
-        A cancel of `token` ends the wait, but not the attempts.
+        The tools of slower servers are added later. A cancel of `token` ends the wait, but not the attempts.
         """
         for connection in self.connections:
             connection.connect_soon()

@@ -46,7 +46,7 @@ async def prepare(*, token: CancellationToken | None = None) -> None:
     """
     servers = _servers.get_or_make(_make)
     try:
-        if servers.edits:  # made in this process, and not applied yet
+        if servers.edits:  # edits that this process has made, and not applied yet
             await asyncio.wait(servers.edits)
         if time.monotonic() - servers.read_at >= _FRESH_FOR:
             await _follow(servers)

@@ -1,4 +1,4 @@
-"""Exports of history: the person, the list and the number of rows (append-only)."""
+"""Exports of history lists: one row for each records the person, the list and the number of rows (append-only)."""
 
 from django.apps import apps
 from django.conf import settings

@@ -7,8 +7,8 @@ from django.utils.translation import gettext_lazy as _
 class ToolHour(models.Model):
     """The calls of one tool that were requested within one hour.
 
-    `bins` has the number of calls by duration, in the format of `CallDurations.as_bins`. An hour is counted again while
-    it has `open_calls`, which are calls that had not ended when it was counted.
+    `bins` counts the calls by how they ended and how long they ran, in the format of `CallDurations.as_bins`. An hour
+    is counted again while it has `open_calls`, which are calls that had not ended when it was counted.
     """
 
     tool_name = models.CharField(_("tool"), max_length=128)

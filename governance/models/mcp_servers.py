@@ -160,7 +160,7 @@ class McpServer(models.Model):
         return [] if trusted is None else [name for name in marked if name not in trusted]
 
     def clean(self) -> None:
-        """Refuse invalid values."""
+        """Raise `ValidationError` if a value is invalid."""
         check_server(model_to_dict(self))
 
 

@@ -74,7 +74,7 @@ class Limits(models.Model):
         return ToolLimits(**values)
 
     def clean(self) -> None:
-        """Refuse invalid limits."""
+        """Raise `ValidationError` if a limit is invalid."""
         validation.check_limits(model_to_dict(self))
 
 
@@ -177,7 +177,7 @@ class PolicyChange(Change):
 
     @property
     def why(self) -> str:
-        """The reason. Reasons that the system gave are translated into the reader's language."""
+        """The reason, translated into the reader's language if the system gave it."""
         return _REASONS.translate(self.reason)
 
     @property

@@ -24,7 +24,7 @@ from governance.sanitize import clean_arguments
 
 
 def conversation_of(ctx: RunContext[Any]) -> str:
-    """Return the scope of a run's calls: its conversation, or the run itself."""
+    """Return the id of a run's conversation, or else of the run itself, as the scope of its calls."""
     return ctx.conversation_id or ctx.run_id or ""
 
 
@@ -32,10 +32,10 @@ def conversation_of(ctx: RunContext[Any]) -> str:
 class Governance(AbstractCapability[Any]):
     """A capability that runs every tool call of an agent, or of a single run, through an executor.
 
-    If a call times out, is cancelled, is refused or raises an exception, the model gets a text about it, and the run
-    continues. If `token` is cancelled, the run is cancelled too (`RunCancelled`). `host` returns the host of each call,
-    and `scope` the id of its conversation. A tool declares limits in its metadata under "governance", with the keyword
-    arguments of `make_tool`. Alternatively, decorate the same function with `governance.tool`, under the same name.
+    If a call times out, is cancelled, is refused or raises an exception, the model gets a message that says so, and the
+    run continues. If `token` is cancelled, the run is cancelled too (`RunCancelled`). `host` returns the host of each
+    call, and `scope` the id of its conversation. A tool declares limits in its metadata under "governance", with the
+    keyword arguments of `make_tool`. Alternatively, decorate its function with `governance.tool`, under the same name.
     """
 
     executor: ExecutorSource = None
