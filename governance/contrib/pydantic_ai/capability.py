@@ -73,7 +73,7 @@ class Governance(AbstractCapability[Any]):
         tool_def: ToolDefinition,
         args: RawToolArgs,
     ) -> RawToolArgs:
-        """Clean the arguments, so that the tool gets the same ones that are stored, and accept `_meta.timeout_ms` (A3)."""
+        """Clean the arguments, so that the tool gets them as they are stored, and accept `_meta.timeout_ms` (A3)."""
         has_meta = "_meta" in args and "_meta" not in tool_def.parameters_json_schema.get(
             "properties", {}
         )
