@@ -1,7 +1,6 @@
-"""Tools and the rules that they run under: deadlines, cancellation, limits, and one outcome for every call.
+"""Tools, and the rules under which they run: deadlines, cancellation, limits, and one outcome for every call.
 
-Other code imports from this facade, which needs no Django, so that the executor can govern the tools of any program
-(B8).
+Other code imports from this module. It does not need Django, so the executor can govern the tools of any program (B8).
 """
 
 from governance.core.approvals import Decision, Question, Verdict

@@ -56,25 +56,25 @@ def store(acts: Iterable[models.Model]) -> None:
 
 
 def record(kind: str, action: str, **facts: Any) -> None:
-    """Store one act; the arguments are the same as for `act`."""
+    """Store one act. The arguments are the same as for `act`."""
     act(kind, action, **facts).save(force_insert=True)
 
 
 def remove_notes(groups: Collection[str]) -> None:
-    """Remove users' notes on these turns."""
+    """Remove the notes that users typed from the acts of these turns."""
     _model()._default_manager.filter(group__in=groups).exclude(note="").update(note="")
 
 
 def count_of_person(user_id: Any, name: str) -> int:
-    """Return the number of acts by a person, including sign-ins."""
+    """Return the number of a person's acts, including their sign-ins."""
     acts = models.Q(by=user_id) | models.Q(by_name=name) | models.Q(kind="sign_in", subject=name)
     return _model()._default_manager.filter(acts).count()
 
 
 def rename_person(old: str, new: str) -> None:
-    """Remove a person's notes, and replace their name where it is the subject of an act or a filter of an export.
+    """Remove a person's notes, and replace their name in sign-ins, in acts on tokens, and in the filters of exports.
 
-    The caller has already replaced `by_name`.
+    The caller must replace `by_name` first.
     """
     _rename_in_exports(old, new)
     rows = _model()._default_manager

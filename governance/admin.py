@@ -1,5 +1,5 @@
-"""Plain pages of Django's admin: limits to edit, history to read. The app `console` replaces them with richer
-pages.
+"""Plain admin pages for editing limits and MCP servers, and for reading the history. The app `console` replaces them
+with richer pages.
 """
 
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -38,8 +38,8 @@ else:
 
 
 class HistoryAdmin(AnyAdmin):
-    """Read-only pages of rows that the system writes. Only users with the permission `governance.view_content` see the
-    `content_fields`.
+    """Read-only admin pages of rows that the system writes. Only users with the permission `governance.view_content`
+    see the `content_fields`.
     """
 
     content_fields: ClassVar[Any] = ()
@@ -68,10 +68,10 @@ class HistoryAdmin(AnyAdmin):
 
 
 class EditedAdmin(AnyAdmin):
-    """Pages of rows that are saved by a service, which may refuse an edit and also writes it to Django's log."""
+    """Admin pages of rows that a service saves. The service may refuse an edit, and adds it to the admin's history."""
 
     def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        """Show a message if another edit was saved between the form's check and its save."""
+        """Show a message if the service refuses the edit, for example because another edit was saved meanwhile."""
         try:
             return super().changeform_view(request, *args, **kwargs)
         except ValidationError as refusal:
@@ -103,13 +103,13 @@ class EditedAdmin(AnyAdmin):
 
 
 class LimitsForm(AnyForm):
-    """The limits of one row, and the reason for a change."""
+    """A form for the limits of one row, and the reason for a change."""
 
     why = forms.CharField(required=False, max_length=500)
 
 
 class ToolLimitsForm(LimitsForm):
-    """The limits of one tool, which this process or one of its MCP servers offers."""
+    """A form for the limits of one tool, which is offered by this process or by an MCP server."""
 
     tool_name = forms.ChoiceField()
 
@@ -120,7 +120,7 @@ class ToolLimitsForm(LimitsForm):
 
 
 class DefaultPolicyAdmin(EditedAdmin):
-    """The one row of default limits, which tools inherit."""
+    """Admin pages of the one row of default limits, which tools inherit."""
 
     form = LimitsForm
     fields = (*services.DEFAULT_FIELDS, "why")
@@ -139,7 +139,7 @@ class DefaultPolicyAdmin(EditedAdmin):
 
 
 class ToolPolicyAdmin(EditedAdmin):
-    """The limits of individual tools."""
+    """Admin pages of the limits of individual tools."""
 
     form = ToolLimitsForm
     list_display = ("tool_name", *services.TOOL_FIELDS)
@@ -162,8 +162,8 @@ class ToolPolicyAdmin(EditedAdmin):
 
 
 class McpServerAdmin(EditedAdmin):
-    """The MCP servers. A row names programs to run on this server and environment variables, so only superusers may
-    edit it.
+    """Admin pages of the MCP servers. Only superusers may edit a row, because it names programs that run on this
+    machine and environment variables that they receive.
     """
 
     list_display: Any = ("name", "enabled", "transport", "last_ok_at", "last_error_at")
@@ -192,7 +192,7 @@ class McpServerAdmin(EditedAdmin):
 
 
 class ToolCallAdmin(HistoryAdmin):
-    """Every tool call."""
+    """Read-only admin pages of all tool calls."""
 
     content_fields = (
         "input", "result", "detail", "late_text", "progress", "images",
@@ -203,7 +203,7 @@ class ToolCallAdmin(HistoryAdmin):
 
 
 class ApprovalAdmin(HistoryAdmin):
-    """Every question to a person."""
+    """Read-only admin pages of all questions to people."""
 
     content_fields = ("input", "host", "reason")
     list_display = ("requested_at", "tool_name", "decision", "by_name")
@@ -211,13 +211,13 @@ class ApprovalAdmin(HistoryAdmin):
 
 
 class PolicyChangeAdmin(HistoryAdmin):
-    """Every edit of a limit."""
+    """Read-only admin pages of all edits of limits."""
 
     list_display = ("at", "tool_name", "action", "summary", "by_name", "reason")
 
 
 class McpServerChangeAdmin(HistoryAdmin):
-    """Every edit of an MCP server. Only superusers may see these rows, because they contain commands."""
+    """Read-only admin pages of all edits of MCP servers. Only superusers may see them, because they show commands."""
 
     list_display = ("at", "server", "action", "summary", "by_name")
 
@@ -226,7 +226,7 @@ class McpServerChangeAdmin(HistoryAdmin):
 
 
 def editor_of(request: HttpRequest) -> AbstractBaseUser:
-    return cast(AbstractBaseUser, request.user)  # the admin admits only users
+    return cast(AbstractBaseUser, request.user)  # the admin lets only users in
 
 
 admin.site.register(Approval, ApprovalAdmin)

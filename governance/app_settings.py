@@ -1,4 +1,4 @@
-"""Settings of an app: `<PREFIX><NAME>` in Django's settings is `<NAME>` here, read on every access."""
+"""Base classes for the settings of an app: the attribute `<NAME>` reads `<PREFIX><NAME>` from Django's settings."""
 
 from collections.abc import Iterable, Mapping
 from enum import EnumType
@@ -51,7 +51,7 @@ class DeclaredSetting:
 
     @cached_property
     def _adapter(self) -> TypeAdapter[Any]:
-        is_strict = not isinstance(self.kind, EnumType)  # a choice may be written as its text
+        is_strict = not isinstance(self.kind, EnumType)  # an enum member may be given as its value
         kind = self.kind | None if self.takes_none else self.kind
         return TypeAdapter(kind, config=ConfigDict(strict=is_strict))
 

@@ -48,7 +48,7 @@ class HumanDecision:
 class Wait(NamedTuple):
     """The period for which a call waited for a person; `until` is None while it still waits.
 
-    `running_call` is the id of a call that waits for the answers to its form; empty if it waits for approval.
+    `running_call` is the id of a call that waits for the answers to its form; it is empty if a call waits for approval.
     """
 
     since: datetime
@@ -116,19 +116,22 @@ def grant_for(call: LiveCall) -> Approval | None:
 
 
 def has_allowed(host: str, *, scopes: Collection[str]) -> bool:
-    """Whether a person has allowed a host for one of these scopes."""
+    """Return whether a person has allowed a host for one of these scopes."""
     return _remembered(scopes).filter(host=host[:_HOST_LENGTH]).exists()
 
 
 def revoke_remembered(*, scopes: Collection[str], since: datetime) -> None:
-    """Revoke the approvals that people have given for these whole scopes since that time, so that later calls ask
-    again.
+    """Revoke the approvals that people have given for the whole of these scopes since that time, so that later calls
+    need approval again.
     """
     _remembered(scopes).filter(decided_at__gte=since).update(lapsed_at=database_now())
 
 
 def decide(question: Approval, decision: HumanDecision) -> bool:
-    """Store a person's decision; an approved call continues. Return False if the question was already decided (D4)."""
+    """Store a person's decision, and mark an approved call as ready to run.
+
+    Return False, and store nothing, if the question was already decided (D4).
+    """
     remember = decision.remember and question.rule == ApprovalRule.ONCE_PER_CONVERSATION
     decided = _compare_and_set(
         question, **_decision_fields(decision), remember=remember, answers=decision.answers
@@ -165,12 +168,15 @@ def _action_of(question: Approval) -> str:
 
 
 def close_question(question: Approval, verdict: Verdict) -> bool:
-    """Record that the question ended without a decision by a person. Return False if a person had already decided."""
+    """Record that the question ended without a decision by a person. Return False if it had already ended."""
     return _compare_and_set(question, decision=verdict, decided_at=database_now())
 
 
 def record_late_denial(question: Approval, decision: HumanDecision) -> None:
-    """Record that a person denied a question after it had expired; this has no effect on the call."""
+    """Record that a person denied a call after its question had expired. This has no effect on the call.
+
+    Only the first late denial of a call is recorded.
+    """
     same_call = Approval.objects.filter(group=question.group, call_id=question.call_id)
     if same_call.filter(is_late=True).exists():
         return
@@ -221,7 +227,7 @@ def find_question(question: str) -> Approval | None:
 
 
 def latest_question(*, group: str, call_id: str, has_form: bool = False) -> Approval | None:
-    """Return a call's last approval question, or its last form, whether open or decided; None if there is none."""
+    """Return a call's last approval question, or its last form, or None. The question may be open or decided."""
     if call_id != sanitize_text(call_id):  # PostgreSQL refuses to compare such a string
         return None
     questions = Approval.objects.filter(group=group, call_id=call_id, is_late=False)

@@ -1,4 +1,4 @@
-"""The app `governance`: tools and the rules they run under."""
+"""The app `governance`: tools, and the rules under which they run."""
 
 from django.apps import AppConfig
 from django.utils.module_loading import autodiscover_modules

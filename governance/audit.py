@@ -40,8 +40,8 @@ class Change(models.Model):
     """One edit of a row: its editor, its time, and the old and new values (append-only)."""
 
     subject = ""  # the model that is edited, as "app.Model"
-    kind = ""  # the kind of the activity that records an edit
-    named_by = ""  # the field that names the edited row; blank = there is only one row
+    kind = ""  # the kind of the act that records an edit
+    named_by = ""  # the field that names the edited row; blank if there is only one row
     confidential: Collection[str] = ()  # fields whose values the activity list hides
 
     action = models.CharField(
@@ -112,7 +112,7 @@ def summary_of(
 
 
 def describe_value(name: str, value: object) -> str:
-    """Return a field's value as people read it: durations with units, yes or no, the beginning of a long text."""
+    """Return a field's value as people read it: a duration with units, yes or no, or the beginning of a long text."""
     if name.endswith("_ms") and (value is None or isinstance(value, int)):
         return format_limit(value)
     if isinstance(value, bool):
@@ -132,7 +132,7 @@ def edit(
     version: Any = None,
     conflict: type[EditConflict] = EditConflict,
 ) -> Changes:
-    """Set the values of a locked row and return the changes: field → [old, new]. Nothing is saved yet.
+    """Set the values of a locked row without saving it, and return the changes, which map each field to [old, new].
 
     `fields` are the fields that may be edited. `version` is the `revision` that the editor has seen, or the
     `updated_at` of a row without a `revision`.
@@ -140,7 +140,7 @@ def edit(
     Raises:
         EditConflict: the row was edited since `version`.
         django.core.exceptions.ValidationError: a value does not have the type of its field; the error has a message for
-        each such field.
+            each such field.
     """
     if version is not None and version != getattr(
         row, "revision", getattr(row, "updated_at", None)
@@ -174,7 +174,7 @@ def _check_types(row: models.Model, values: Mapping[str, Any]) -> None:
 
 
 def deleted(row: models.Model, fields: Iterable[str]) -> Changes:
-    """Return the changes of a deleted row: field → [old, None]."""
+    """Return the changes of a deleted row, which map each field that was set to [old, None]."""
     values = {name: getattr(row, name) for name in fields}
     return {name: [value, None] for name, value in values.items() if value not in (None, "")}
 
@@ -190,9 +190,9 @@ def record(
     signal: Signal | None = None,
     **subject: Any,
 ) -> AnyChange:
-    """Store an edit as a change of the class `kind`, as activity, and in the admin's history.
+    """Store an edit as a change of the class `kind`, in the activity list, and in the admin's history.
 
-    `where` names an editor without an account. The `signal` is sent with the `subject` after the commit.
+    `where` is stored as the editor's name if `by` is None. The `signal` is sent with the `subject` after the commit.
     """
     change = kind._default_manager.create(
         action=action,
@@ -230,7 +230,7 @@ def _record_activity(change: Change) -> None:
 
 
 def _log_facts(change: Any, row: models.Model, changes: Changes, by: Editor) -> dict[str, Any]:
-    with translation.override(None):  # the log is in one language, regardless of the editor's
+    with translation.override(None):  # the language of the log does not depend on the editor
         subject = str(row)
     facts = {"subject": subject, "action": change.action, "by_id": by.pk if by else None}
     version = {"version": change.version} if hasattr(change, "version") else {}
@@ -238,7 +238,7 @@ def _log_facts(change: Any, row: models.Model, changes: Changes, by: Editor) -> 
 
 
 def _numbers(changes: Changes) -> dict[str, str]:
-    """Return numbers and switches as `old→new`. Texts stay out of the log, because people wrote them."""
+    """Return the changes of numbers and booleans as `old→new`. Texts stay out of the log, because people wrote them."""
     return {
         name: f"{old}→{new}"
         for name, (old, new) in changes.items()

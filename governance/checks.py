@@ -169,7 +169,7 @@ def check_tools(**_: Any) -> list[checks.CheckMessage]:
 
 
 def check_permissions(**_: Any) -> list[checks.CheckMessage]:
-    """Check that each permission that a tool requires can exist, because otherwise nobody could use the tool."""
+    """Check that each permission that a tool requires can exist, because otherwise no one could use the tool."""
     required = {tool.name: tool.permission for tool in registry if tool.permission}
     if not required:
         return []
@@ -227,7 +227,7 @@ _distributions = cache(packages_distributions)
 
 
 def check_distributions(**_: Any) -> list[checks.CheckMessage]:
-    """Check that each of our packages comes from one distribution, because a second one would overwrite its files."""
+    """Check that each of our packages comes from one distribution, because a second one would overwrite files."""
     installed = _distributions()
     owners = {name: sorted(set(installed.get(name, ()))) for name in OUR_PACKAGES}
     return [

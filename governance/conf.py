@@ -1,4 +1,4 @@
-"""The project's settings: `GOVERNANCE_<NAME>` in Django's settings is `app_settings.<NAME>` here, read on access."""
+"""The settings of governance: `app_settings.<NAME>` reads `GOVERNANCE_<NAME>` from Django's settings at each access."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ def _are_variables(names: Sequence[str]) -> bool:
 
 
 class GovernanceSettings(AppSettings, of=(ToolboxSettings,)):
-    """Every setting, including those of the built-in tools. Each docstring is its line in `docs/settings/governance.md`."""
+    """All settings, including those of the built-in tools. Their docstrings appear in `docs/settings/governance.md`."""
 
     PREFIX = "GOVERNANCE_"
 
@@ -173,7 +173,8 @@ def setting_limits() -> ToolLimits:
     )
 
 
-@lru_cache(maxsize=256)  # the limits are read for every call, and compared with the previous ones
+# Cached, because the limits are read for every call, and compared by identity with the previous ones.
+@lru_cache(maxsize=256)
 def _limits(**limits: Any) -> ToolLimits:
     return ToolLimits(**limits)
 
@@ -182,7 +183,7 @@ def toolbox_settings() -> ToolboxSettings:
     """Return the current settings of the built-in tools.
 
     Raises:
-        ValueError: a setting has the wrong type; the system checks report which one.
+        ValueError: a setting has the wrong type. The system checks report which one.
     """
     return ToolboxSettings(
         **{

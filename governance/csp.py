@@ -1,4 +1,4 @@
-"""The Content-Security-Policy of our own views. All other pages keep the project's own policy."""
+"""The Content-Security-Policy of Turnkeeper's own views. All other pages keep the project's policy."""
 
 import secrets
 from collections.abc import Callable
@@ -15,9 +15,9 @@ View = Callable[..., Any]
 
 
 def nonce_of(request: HttpRequest) -> str:
-    """Return the nonce of this request's response.
+    """Return the nonce for the response to this request.
 
-    Django's own middleware or django-csp sets it if the project uses one of them, so that one nonce covers
+    If the project uses Django's own middleware or django-csp, the nonce comes from there, so that a single nonce covers
     our scripts and those that a project adds to our templates.
     """
     nonce: object = None
@@ -43,7 +43,7 @@ def add_policy(request: HttpRequest, response: HttpResponseBase, policy: str | N
 
 
 def with_policy(policy_for: Callable[[HttpRequest], str | None]) -> Callable[[View], View]:
-    """Return a decorator of views that adds the request's policy to each response."""
+    """Return a decorator for views that adds the request's policy to each response."""
 
     def decorate(view: View) -> View:
         if iscoroutinefunction(view):

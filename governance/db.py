@@ -1,9 +1,9 @@
 """Access to the database: its alias, and the threads in which coroutines call ORM code.
 
 All models of the three apps live in one database, which the project's routers name. Coroutines use it through dedicated
-threads. Neither tools nor the host use these threads (they are neither Django's thread-sensitive thread nor the event
-loop's default executor), so that slow queries of other code never delay a cancel. A test may run all database work in
-its own thread (`in_test_thread`).
+threads: neither Django's thread-sensitive thread nor the event loop's default executor. Tools and the host do not use
+these threads, so that slow queries of other code never delay a cancel. A test may run all database work in its own
+thread (`in_test_thread`).
 """
 
 import select
@@ -27,12 +27,12 @@ from governance.unanswered import answered_within
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# Time limits for answers of PostgreSQL, in seconds. Most answers take milliseconds.
+# Time limits for PostgreSQL's responses, in seconds. Most responses take milliseconds.
 ANSWER_LIMIT = 20.0
 LONG_ANSWER_LIMIT = 60.0
 
-# SQLite allows only one connection to write at a time. Writers that wait in this queue keep their order. Writers that
-# wait for the file's lock would sleep longer and longer while later writers overtake them.
+# SQLite allows only one connection to write at a time. Writers that wait in this queue keep their order. If they waited
+# for the file's lock instead, they would sleep longer and longer while later writers overtake them.
 _sqlite_writes = DaemonPool(max_workers=1, name="database writes")
 _server_writes = DaemonPool(max_workers=4, name="database writes")
 _queries = DaemonPool(max_workers=2, name="database queries")
@@ -56,7 +56,7 @@ _pools = (
 
 
 def waited() -> dict[str, float]:
-    """Return the total seconds that this process's statements have waited for a thread and for a connection."""
+    """Return how many seconds the statements of this process have waited in total for a thread and for a connection."""
     seconds = {"thread": sum(pool.waited for pool in _pools), "connection": 0.0}
     if (pool := getattr(database_connection(), "pool", None)) is not None:
         seconds["connection"] = pool.get_stats().get("requests_wait_ms", 0) / 1000
@@ -125,7 +125,7 @@ def run_in_probe_thread(function: Callable[P, R]) -> Callable[P, Coroutine[Any, 
 
 @contextmanager
 def in_test_thread(around: Callable[[], AbstractContextManager[object]]) -> Iterator[None]:
-    """For tests: run the database work of tools and of this package in the thread that waits in `async_to_sync`.
+    """Run the database work of tools and of this package in the thread that waits in `async_to_sync`. Only for tests.
 
     Each function of this package runs inside `around`. `turns.testing.one_database_thread` is the public name.
     """
@@ -137,7 +137,7 @@ def in_test_thread(around: Callable[[], AbstractContextManager[object]]) -> Iter
 
 
 def thread_of_test() -> Executor | None:
-    """Return the executor that runs functions in the test's thread; None outside such a test.
+    """Return the executor that runs functions in the test's thread, or None outside such a test.
 
     Raises:
         RuntimeError: no thread waits for this event loop.
@@ -222,7 +222,7 @@ def _crossing(
     @wraps(function)
     async def cross(*args: P.args, **kwargs: P.kwargs) -> R:
         # A thread that waits in `async_to_sync` may be in a transaction, whose rows only its own connection sees and
-        # whose locks would stop ours. No public API tells whether there is such a thread.
+        # whose locks would block ours. No public API reports whether there is such a thread.
         if (test := thread_of_test()) is not None:
             in_test: Any = test  # asgiref's types allow only one kind of executor
             run = sync_to_async(surrounded, thread_sensitive=False, executor=in_test)
@@ -255,7 +255,7 @@ def _is_in_memory() -> bool:
 
 
 def _close_unusable_connections() -> None:
-    """Close unusable connections as Django does around a request, in a thread that outlives requests.
+    """Close unusable connections, as Django does before and after a request, because these threads outlive requests.
 
     SQLite's file stays open unless a statement has failed on it, because opening it again takes longer than most
     queries.
@@ -287,7 +287,7 @@ def _replace_if_lost(connection: BaseDatabaseWrapper, **_: Any) -> None:
 
 
 def has_something_to_read(connection: Any) -> bool:
-    """Whether a psycopg connection's socket is readable. This needs no round trip."""
+    """Return whether a psycopg connection's socket is readable. This needs no round trip."""
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN)
     return bool(poll.poll(0))

@@ -18,8 +18,8 @@ LONGEST_ANSWER = 1.0  # seconds; a slower query does not measure the time precis
 
 
 class _Measured:
-    """The last measurement: the database's time, and `time.monotonic()` at that time. None if the database uses this
-    machine's clock, or has not been queried.
+    """The last measurement: the database's time, and `time.monotonic()` at that time. It is None if the database uses
+    this machine's clock, or has not been queried.
     """
 
     reading: tuple[datetime, float] | None = None

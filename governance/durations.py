@@ -35,11 +35,11 @@ _LONGEST_MS = 10**15  # about thirty thousand years
 
 
 class UnitMissing(ValueError):
-    """A number without a unit."""
+    """The text is a number without a unit."""
 
 
 class TooShort(ValueError):
-    """A duration above zero that would be rounded to zero, which would mean no limit."""
+    """The duration is above zero, but would be rounded to zero, which would mean no limit."""
 
 
 def parse_duration(text: str) -> int:
@@ -88,19 +88,19 @@ def format_duration(milliseconds: int) -> str:
 
 
 def format_limit(milliseconds: int | None) -> str:
-    """Return a limit as text: None = not set, 0 = no limit."""
+    """Return a limit as text. None means that the limit is not set, and 0 means no limit."""
     if milliseconds is None:
         return _("not set")
     return format_duration(milliseconds) if milliseconds else _("no limit")
 
 
 def to_ms(seconds: float | None) -> int:
-    """Return the seconds as whole milliseconds; None (no limit) becomes 0."""
+    """Return the seconds as whole milliseconds. None becomes 0, which means no limit."""
     return 0 if seconds is None else round(seconds * 1000)
 
 
 def limit_ms(seconds: float | None) -> int:
-    """Return a limit as whole milliseconds: 0 = no limit, so any limit is at least 1."""
+    """Return a limit as whole milliseconds. Because 0 means no limit, a limit above zero becomes at least 1."""
     return max(to_ms(seconds), 1) if seconds is not None and seconds > 0 else 0
 
 

@@ -1,6 +1,5 @@
-"""Walks a directory of any depth by file descriptors, without long paths and without recursion. Other programs may
-write there concurrently. No symbolic link is followed, and a directory that is moved while it is walked ends the
-walk.
+"""Walks a directory tree of any depth with file descriptors, without long paths and without recursion. Other programs
+may change the tree concurrently: no symbolic link is followed, and the walk ends if a directory on its path is moved.
 """
 
 import errno
@@ -16,7 +15,7 @@ READ = stat.S_IRUSR | stat.S_IXUSR
 
 
 class _Level:
-    """A directory on the path down: its name, its identity, and its subdirectories that are still to be visited."""
+    """A directory on the current path: its name, its identity, and its subdirectories that are still to be visited."""
 
     __slots__ = ("identity", "name", "pending")
 
@@ -35,7 +34,7 @@ def walk(
     """Yield every entry below `path`, with the descriptor of its directory.
 
     `leave` is called after the last entry of each directory below `path`, with the directory's name and the descriptor
-    of its parent. A directory that lacks `rights` is given them if this process owns it; directories that cannot be
+    of its parent. If a directory lacks `rights` and this process owns it, they are added. Directories that cannot be
     opened are skipped.
 
     Raises:
@@ -71,7 +70,11 @@ def walk(
 
 
 def remove(path: Path) -> None:
-    """Delete a directory and everything in it, even if directories inside are not writable. Raise `OSError`."""
+    """Delete a directory and everything in it, even if directories inside it are not writable.
+
+    Raises:
+        OSError: something could not be deleted.
+    """
 
     def leave(name: str, parent: int) -> None:
         with suppress(FileNotFoundError):
@@ -93,7 +96,7 @@ def _entries(directory: int, level: _Level) -> Iterator[tuple[int, os.DirEntry[s
 
 
 def _enter(name: str, parent: int | None, rights: int) -> int | None:
-    """Open a directory, give it these rights, and return its descriptor. Return None if it does not exist or may not be
+    """Open a directory, add these rights, and return its descriptor. Return None if it does not exist or may not be
     opened.
     """
     try:

@@ -30,7 +30,7 @@ UNITS_HELP = _("With a unit: 90 s, 2 min, 1 min 30 s, 500 ms.")
 
 
 class DurationField(forms.Field):
-    """Milliseconds, written and shown as a duration with its unit (acceptance 19)."""
+    """A form field for milliseconds that shows and accepts a duration with its unit (acceptance 19)."""
 
     widget = forms.TextInput(attrs={"size": 12, "autocomplete": "off", "spellcheck": "false"})
     default_error_messages = {
@@ -67,7 +67,7 @@ class DurationField(forms.Field):
         raise ValidationError(self.error_messages[code], code=code, params={"value": text[:60]})
 
     def has_changed(self, initial: Any, data: Any) -> bool:
-        """Compare durations, not their spelling."""
+        """Return whether the duration itself has changed, not only its spelling."""
         try:
             return bool(self.to_python(data) != initial)
         except ValidationError:
@@ -75,20 +75,20 @@ class DurationField(forms.Field):
 
 
 class LinesField(forms.CharField):
-    """A list of texts, one per line."""
+    """A form field for a list of strings, one per line."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(required=False, widget=forms.Textarea(attrs={"rows": 3}), **options)
 
     def prepare_value(self, value: Any) -> Any:
-        """Show each stored text on its own line; leave typed text unchanged."""
+        """Show each stored string on its own line; leave typed text unchanged."""
         return "\n".join(value) if isinstance(value, list) else value
 
     def to_python(self, value: Any) -> Any:
         return [line.strip() for line in str(value or "").splitlines() if line.strip()]
 
     def has_changed(self, initial: Any, data: Any) -> bool:
-        """Compare texts, not their spelling."""
+        """Return whether the list itself has changed, not only blank lines and spaces."""
         return bool(self.to_python(data) != (initial or []))
 
 
@@ -116,7 +116,7 @@ class WarnedForm(AnyModelForm):
                 yield words % {"field": self.fields[name].label, "value": duration}
 
     def keep(self, name: str, value: str) -> None:
-        """Send a value back with the page, so that the next save is accepted."""
+        """Put a value into the form that is shown again, so that the next save is accepted."""
         data: Any = self.data.copy()  # type: ignore[attr-defined]  # a dict, if not that of a request
         data[self.add_prefix(name)] = value
         self.data = data
@@ -132,7 +132,7 @@ class WarnedForm(AnyModelForm):
 
 
 class VersionedForm(WarnedForm):
-    """A form of a row with `updated_at`. It carries the `updated_at` that the editor has seen."""
+    """A form for a row with `updated_at`. A hidden field contains the `updated_at` that the editor has seen."""
 
     seen = forms.CharField(required=False, widget=forms.HiddenInput)
 
@@ -142,7 +142,7 @@ class VersionedForm(WarnedForm):
 
     @property
     def loaded_updated_at(self) -> datetime | None:
-        """The `updated_at` that the form was loaded with."""
+        """The row's `updated_at` when the form was loaded, or None if it is unknown."""
         try:
             return parse_datetime(self.cleaned_data.get("seen") or "")
         except ValueError:

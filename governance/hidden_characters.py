@@ -70,7 +70,7 @@ def _is_mixed(word: str) -> bool:
 
 
 def _script(character: str) -> str:
-    """Return the script of a letter; empty if all scripts use it."""
+    """Return the script of a letter, or an empty string if it belongs to no single script."""
     if unicodedata.category(character)[0] != "L":
         return ""
     name = unicodedata.name(character, "UNNAMED")

@@ -11,7 +11,7 @@ from django.db.models import F, Field, Func, Model, Q, QuerySet, Value
 
 Row = TypeVar("Row", bound=Model)
 
-_STORED: "Field[Any, Any]" = Field()  # reads and binds a value as it is stored
+_STORED: "Field[Any, Any]" = Field()  # reads a value, and passes it to a query, as it is stored
 
 
 class _Stored(Func):
@@ -27,7 +27,7 @@ class _Stored(Func):
 
 
 class Keyset:
-    """The columns that order a list, with a leading "-" if descending. The last one makes the key unique."""
+    """The columns that order a list, each with a leading "-" if descending. The last column makes the key unique."""
 
     def __init__(self, order: Sequence[str]) -> None:
         self._order = order
@@ -40,7 +40,7 @@ class Keyset:
         return annotated.order_by(*self._order)
 
     def behind(self, last: Sequence[Any]) -> Q:
-        """Return the condition for rows after this key. Its first part is a range of the index that sorts them."""
+        """Return the condition for rows after this key. Its first part selects a range of the index that sorts them."""
         return _behind(self._order, [Value(value, output_field=_STORED) for value in last])
 
 

@@ -1,6 +1,6 @@
 """Log formatters that write each message with its facts, as `key=value` or as JSON.
 
-Most lines of this project carry ids in `extra`, which a plain formatter drops. Lines written during a turn, including
+Most lines that this project logs have ids in `extra`, which a plain formatter drops. Lines written in a turn, including
 those of tools and libraries, also get the turn's ids. This module needs no Django.
 """
 
@@ -30,11 +30,12 @@ def bind(**facts: Any) -> None:
 
 
 class ShortLines(logging.Filter):
-    """Keeps errors that any client can cause from filling the log: one line each, without a traceback.
+    """A filter that prevents errors that any client can cause from filling the log: each gets one line, without a
+    traceback.
 
     Django writes a traceback for each request with a wrong `Host`, and for each page that a user may not see.
-    asyncio logs each connection that it cannot accept, a hundred in a burst and again each second; of these, one line
-    per `PAUSE` seconds is written.
+    If asyncio cannot accept connections, it logs this about a hundred times every second; the filter passes one of
+    these lines every `PAUSE` seconds.
     """
 
     PAUSE = 10.0
@@ -64,7 +65,7 @@ class ShortLines(logging.Filter):
 class KeyValueFormatter(logging.Formatter):
     """Appends the facts of a record to its message, before a traceback: `A turn ended turn_id=6b… status=completed`.
 
-    Facts are the texts, numbers and ids in `extra`, and those of `bind`. A value with a space is quoted. Control
+    Facts are the strings, numbers and ids in `extra`, and those of `bind`. A value with a space is quoted. Control
     characters in the message are escaped, because libraries log input as it is, and a line break could forge a line.
     """
 
@@ -94,7 +95,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def _facts(record: logging.LogRecord) -> dict[str, Any]:
-    """Return the facts of a record: the texts, numbers and ids in its `extra`, then those of `bind`."""
+    """Return the facts of a record: the strings, numbers and ids in its `extra`, then those of `bind`."""
     extra = {name: value for name, value in vars(record).items() if name not in _FIELDS}
     facts = extra | {name: value for name, value in _bound.get().items() if name not in extra}
     return {name: value for name, value in facts.items() if _is_writable(value)}

@@ -1,4 +1,4 @@
-"""The columns that rows with limits share: durations and maximum concurrent calls. Blank = not set here."""
+"""The columns that rows with limits share: durations, and the maximum number of concurrent calls."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -52,15 +52,15 @@ class Duration:
 
 
 class DurationMsField(Duration, BigIntegerField):
-    """A limit; `governance.validation` checks its value."""
+    """A column for a limit. `governance.validation` checks its value."""
 
 
 class PositiveDurationMsField(Duration, PositiveBigIntegerField):
-    """A duration that is always set."""
+    """A column for a duration that is always set."""
 
 
 class DatabaseTimeField(DateTimeField):
-    """A time that is set when a row is saved (`auto_now`, `auto_now_add`), by the database's clock."""
+    """A column for a time that is set by the database's clock when a row is saved (`auto_now`, `auto_now_add`)."""
 
     def pre_save(self, model_instance: models.Model, add: bool) -> Any:  # noqa: FBT001 - Django's
         if self.auto_now or (self.auto_now_add and add):
@@ -74,7 +74,7 @@ class DatabaseTimeField(DateTimeField):
 
 
 def span(label: "StrPromise", help_text: "StrPromise") -> "DurationMsField":
-    """Return the column of a limit that may be left blank."""
+    """Return a column for a limit that may be left blank."""
     return DurationMsField(label, null=True, blank=True, help_text=help_text)
 
 

@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class PerLoop(Generic[T]):
-    """At most one value for each event loop, dropped when the loop is."""
+    """A container for at most one value per event loop. A value is dropped together with its loop."""
 
     def __init__(self) -> None:
         self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, T] = WeakKeyDictionary()
@@ -24,14 +24,14 @@ class PerLoop(Generic[T]):
         self._by_loop[asyncio.get_running_loop()] = value
 
     def get_or_make(self, make: Callable[[], T]) -> T:
-        """Return the running loop's value; create it if there is none."""
+        """Return the running loop's value. If there is none, create it with `make`."""
         loop = asyncio.get_running_loop()
         if (instance := self._by_loop.get(loop)) is None:
             instance = self._by_loop[loop] = make()
         return instance
 
     def pop(self) -> T | None:
-        """Remove and return the running loop's value."""
+        """Remove and return the running loop's value. Return None if there is none."""
         return self._by_loop.pop(asyncio.get_running_loop(), None)
 
     def call_soon(self, function: Callable[[T], object]) -> None:

@@ -25,9 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 class PoliciesNotLoaded(GovernanceError):
-    """A limit was read on an event loop before `aload()`. This is raised because a limit that may be wrong is never
-    returned.
-    """
+    """A limit was read on an event loop before `aload()`, so the returned limit could have been wrong."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -82,7 +80,7 @@ class Policies:
         return self.levels_of(tool.name, declared=tool.limits)
 
     def levels_of(self, name: str, *, declared: ToolLimits = _SILENT) -> PolicyLevels:
-        """Return the same as `levels`, for a tool that may exist only in other processes."""
+        """Return the limits of every level for the tool of this name, which may exist only in other processes."""
         of_tool, of_all = tool_setting_limits(name), setting_limits()
         levels = self._levels.get(name)
         # Cached, because each call needs the levels several times, and they change only with the version or the
@@ -146,7 +144,7 @@ def _end_temporary(rows: Iterable[ToolPolicy]) -> dict[str, datetime]:
 
 
 def _last_edits() -> dict[str, Edit]:
-    """Return the last edit of each tool's limits; "" = the default limits."""
+    """Return the last edit of each tool's limits, by tool name. The name "" means the default limits."""
     last = PolicyChange.objects.order_by().values("tool_name").annotate(last=Max("version"))
     changes = PolicyChange.objects.filter(version__in=last.values("last"))
     return {
@@ -156,7 +154,7 @@ def _last_edits() -> dict[str, Edit]:
 
 
 class DatabasePolicySource:
-    """The executor's `PolicySource`: answers from memory and follows the database.
+    """A `PolicySource` for the executor that returns limits from memory and follows the database.
 
     The owner of the process awaits `aload()` once and `arefresh()` about every second. An edit in this process applies
     immediately. Functions passed to `on_change` are called after every change, in the thread that noticed it. To call
@@ -172,16 +170,19 @@ class DatabasePolicySource:
 
     @property
     def version(self) -> int:
-        """The loaded version of the limits; 0 before the first load."""
+        """The version of the loaded limits, or 0 before the first load."""
         return self._policies.version if self._policies else 0
 
     @property
     def policies(self) -> Policies:
-        """All loaded limits; empty before the first load."""
+        """All loaded limits. They are empty before the first load."""
         return self._policies or Policies()
 
     def levels(self, tool: Tool) -> PolicyLevels:
-        """Return the limits of every level for a tool, from memory. Off the event loop, the first call loads them."""
+        """Return the limits of every level for a tool, from memory.
+
+        If they are not loaded yet, load them first. On an event loop, raise `PoliciesNotLoaded` instead.
+        """
         policies = self._policies
         if policies is None:
             if _on_event_loop():
@@ -191,7 +192,8 @@ class DatabasePolicySource:
         return policies.levels(tool)
 
     def reload(self) -> None:
-        # One reader at a time, so that an older reading never replaces a newer one.
+        """Load the limits from the database, and notify the listeners if they differ from those loaded before."""
+        # One reader at a time, so that limits read earlier never replace limits read later.
         with self._lock:
             policies = read_policies()
             old_policies, self._policies = self._policies, policies
@@ -212,11 +214,11 @@ class DatabasePolicySource:
         return True
 
     async def aload(self) -> None:
-        """Load the limits, from a coroutine."""
+        """Do the same as `reload` in a database thread, so that a coroutine can await it."""
         await run_in_db_thread(self.reload)()
 
     async def arefresh(self) -> bool:
-        """Do the same as `refresh`, from a coroutine."""
+        """Do the same as `refresh` in a database thread, so that a coroutine can await it."""
         return await _refresh(self)
 
     def on_change(self, listener: Callable[[], None]) -> None:
@@ -230,8 +232,8 @@ class DatabasePolicySource:
     def _notify_listeners(self) -> None:
         for listener in self._listeners:
             try:
-                # In a new context: a task that a listener starts must not inherit asgiref's marks of this thread,
-                # because its next call into a database thread would be refused as a deadlock.
+                # In a new context, because a task that a listener starts must not inherit asgiref's context variables
+                # of this thread. Otherwise, asgiref would refuse its next call into a database thread as a deadlock.
                 Context().run(listener)
             except Exception:
                 logger.exception("A listener to changed limits failed")

@@ -107,13 +107,13 @@ def rename_person(old: str, new: str) -> None:
 
 
 def record_question(*, group: str, call_id: str) -> bool:
-    """Record that the call waits for a decision. Return False if it was closed."""
+    """Record that the call waits for a decision. Return False if the call was closed."""
     waits = CallStatus.AWAITING_APPROVAL
     return eligible_for(waits, call_id, group=group).update(status=waits) == 1
 
 
 def record_approval(*, group: str, call_id: str) -> bool:
-    """Record that a person approved the waiting call. Return False if it does not wait."""
+    """Record that a person approved the waiting call. Return False if the call is not waiting."""
     open_calls = ToolCall.objects.filter(
         group=group, call_id=call_id, status=CallStatus.AWAITING_APPROVAL
     )
@@ -126,7 +126,7 @@ def record_earlier_approval(*, group: str, call_id: str, by: str) -> None:
 
 
 def record_queued(obstacles: Mapping[str, Obstacle], *, group: str) -> list[ToolCall]:
-    """Record the obstacles of waiting calls, by call id. Return their rows."""
+    """Record the obstacles of waiting calls, by call id. Return the rows of these calls."""
     queued_calls = ToolCall.objects.filter(
         group=group, call_id__in=list(obstacles), status=CallStatus.PENDING
     )
@@ -138,7 +138,7 @@ def record_queued(obstacles: Mapping[str, Obstacle], *, group: str) -> list[Tool
 
 
 def record_start(*calls: LiveCall, group: str) -> list[ToolCall]:
-    """Record that calls are about to run, with their limits. Return their rows, without calls that were closed."""
+    """Record that calls are about to run, with their limits. Return the rows of those that were not closed."""
     calls_by_id = {call.id: call for call in calls}
     rows = lock(eligible_for(CallStatus.RUNNING, *calls_by_id, group=group))
     at = db_clock.now()
@@ -147,13 +147,13 @@ def record_start(*calls: LiveCall, group: str) -> list[ToolCall]:
 
 
 def record_cancelling(*call_ids: str, group: str) -> int:
-    """Record that running calls are being cancelled. Return their number."""
+    """Record that running calls are being cancelled. Return how many calls were changed."""
     running = eligible_for(CallStatus.CANCELLING, *call_ids, group=group)
     return running.update(status=CallStatus.CANCELLING)
 
 
 def record_progress(progress: Mapping[CallKey, Mapping[str, Any]]) -> set[CallKey]:
-    """Store the last progress of calls, by group and id. Return the calls that are still running."""
+    """Store the last progress of calls, by group and call id. Return the calls that are still running."""
     groups, call_ids = {group for group, _ in progress}, {call_id for _, call_id in progress}
     running = ToolCall.objects.filter(
         group__in=groups, call_id__in=call_ids, status__in=RUNNING_STATUSES
@@ -195,7 +195,7 @@ def record_deadline(change: DeadlineChange, *, group: str, call_id: str) -> Tool
 
 
 def record_end(outcomes: Mapping[str, ToolOutcome], *, group: str) -> list[ToolCall]:
-    """Store the one outcome of each call, by id. Return the rows that were open and accepted their outcome."""
+    """Store the outcome of each call, by call id. Return the rows of calls that were open and could end that way."""
     open_rows = open_in(group).filter(call_id__in=list(outcomes))
     rows = [row for row in lock(open_rows) if may_end(row, outcomes[row.call_id])]
     write_end(rows, outcomes)
@@ -203,7 +203,10 @@ def record_end(outcomes: Mapping[str, ToolOutcome], *, group: str) -> list[ToolC
 
 
 def record_late_settlement(*, group: str, call_id: str, late: LateSettlement) -> bool:
-    """Record, once, how the body of an abandoned call ended (T11); the result does not change."""
+    """Record how the body of an abandoned call ended (T11). Return False if that was already recorded.
+
+    The result of the call does not change.
+    """
     ended_rows = ToolCall.objects.filter(
         group=group, call_id=call_id, status__in=_GIVEN_UP, late_kind__in=("", UNWATCHED)
     )
@@ -228,9 +231,9 @@ def close_open(
     close: Callable[[ToolCall], ToolOutcome],
     known_outcomes: Mapping[str, ToolOutcome] | None = None,
 ) -> list[ToolCall]:
-    """End every open call of a group. Return them in call order.
+    """End every open call of a group. Return the rows of these calls in call order.
 
-    `known_outcomes` contains the outcomes that are not written yet, by id; `close` returns the others.
+    `known_outcomes` contains the outcomes that are known but not written yet, by call id; `close` returns the others.
 
     Raises:
         IllegalTransition: `close` returned a status that is not allowed; nothing was written.
@@ -315,7 +318,7 @@ def display_fields(tool: Tool | None) -> dict[str, str]:
 
 
 def eligible_for(status: CallStatus, *call_ids: str, group: str) -> QuerySet[ToolCall]:
-    """Return the calls in a status that `status` may follow, the condition of every compare-and-set."""
+    """Return those of the calls whose status may change to `status`. Every compare-and-set uses this condition."""
     sources = [source for source, following in ALLOWED_TRANSITIONS.items() if status in following]
     return ToolCall.objects.filter(group=group, call_id__in=call_ids, status__in=sources)
 
@@ -353,7 +356,7 @@ def write_end(rows: Sequence[ToolCall], outcomes: Mapping[str, ToolOutcome]) -> 
 
 
 def effects_of(row: ToolCall, outcome: ToolOutcome) -> str:
-    """Return whether a call with this outcome may have had an effect, according to its tool's declaration at the start."""
+    """Return the `Effects` of a call with this outcome, according to what its tool declared when the call started."""
     side_effects = row.effects != Effects.NONE
     if row.started_at is None and (tool := _registered(row.tool_name)) is not None:
         # A history has a result for the call, although its start was not recorded.
@@ -362,7 +365,7 @@ def effects_of(row: ToolCall, outcome: ToolOutcome) -> str:
 
 
 def _write(changes: Sequence[tuple[ToolCall, dict[str, Any]]]) -> None:
-    """Write new values of calls; rows with equal values share a statement.
+    """Write new values of calls. Rows with equal values share a statement.
 
     `bulk_update` needs a single statement, but with so many columns, building that statement takes longer than running
     one statement per row.
@@ -455,7 +458,7 @@ class SettledResult(Protocol):
 
     @property
     def is_synthetic(self) -> bool:
-        """Whether the repair, not the tool, wrote the result."""
+        """Whether the repair wrote the result, and not the tool."""
         ...
 
 
@@ -466,9 +469,9 @@ def settle_repaired(
     group: str,
     step: int,
 ) -> None:
-    """Store the results that a repaired history has for the calls of a step; create missing rows (H3).
+    """Store the results that a repaired history has for the calls of a step, and create missing rows (H3).
 
-    A row keeps a real result; a real result replaces a synthetic one.
+    A real result in a row is kept, and a synthetic one is replaced if the history has a real result.
     """
     known_calls = {
         row.call_id: row for row in ToolCall.objects.select_for_update().filter(group=group)
@@ -501,7 +504,7 @@ def _outcome_of(tool_name: str, result: SettledResult) -> ToolOutcome:
 
 
 class Recorder:
-    """The executor's observer that stores the calls of one `group` as rows; for use without turns (B8).
+    """An observer for the executor that stores the calls of one `group` as rows, for projects without turns (B8).
 
     A call without a row is inserted when it starts or ends.
     """
@@ -523,11 +526,11 @@ class Recorder:
         await self._start(call)
 
     async def call_progressed(self, call: LiveCall) -> None:
-        """Store the last progress."""
+        """Store the last progress of the call."""
         await _note_progress({(self._group, call.id): progress_of(call)})
 
     async def deadline_moved(self, call: LiveCall, change: DeadlineChange) -> None:
-        """Store the new limit."""
+        """Store the new limits of the call."""
         await self._move_deadline(change, group=self._group, call_id=call.id)
 
     async def call_cancelling(self, call: LiveCall) -> None:

@@ -1,4 +1,4 @@
-"""The executor of this process: one for each event loop, created from the settings at its first use."""
+"""The executors of this process: one for each event loop, created from the settings at its first use."""
 
 import logging
 import os
@@ -49,7 +49,7 @@ logger = logging.getLogger(__name__)
 
 
 def log_limits(policies: Policies) -> None:
-    """Log, at the start of a process, the limits of the settings and the declarations that they override."""
+    """Log the limits that the settings set for tools, and the declared limits that they override."""
     if app_settings.TOOL_TIMEOUTS:
         logger.info("Limits of GOVERNANCE_TOOL_TIMEOUTS: %s", "; ".join(_descriptions(policies)))
 
@@ -68,7 +68,7 @@ def _descriptions(policies: Policies) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallLoad:
-    """How many calls are running and waiting, and how many bodies have outlived their calls (B4)."""
+    """The numbers of calls that are running and waiting, and of bodies that have outlived their calls (B4)."""
 
     running: int
     queued: int
@@ -76,7 +76,7 @@ class CallLoad:
 
 
 async def get_executor() -> ToolExecutor:
-    """Return the executor of the running loop; it loads the administrators' limits before its first use."""
+    """Return the executor of the running loop. The administrators' limits are loaded before its first use."""
     if _executors.get() is None:
         await _policies.aload()
         log_limits(_policies.policies)
@@ -85,7 +85,7 @@ async def get_executor() -> ToolExecutor:
 
 
 def disabled_reasons(tools: Iterable[Tool]) -> list[str]:
-    """Return, for each tool, the reason why its calls are refused now, as sentences; empty if its calls are not
+    """Return for each tool the sentences that say why its calls are refused now. They are empty if its calls are not
     refused.
     """
     policies = _policies.policies
@@ -94,7 +94,7 @@ def disabled_reasons(tools: Iterable[Tool]) -> list[str]:
 
 
 def load() -> CallLoad:
-    """Return the load of this process, over all its loops. May be called from any thread."""
+    """Return the total load of all event loops of this process. May be called from any thread."""
     executors = _executors.values()
     return CallLoad(
         running=sum(executor.limiter.running for executor in executors),
@@ -104,12 +104,15 @@ def load() -> CallLoad:
 
 
 def limits_version() -> int:
-    """Return the loaded version of the administrators' limits; 0 before they are loaded."""
+    """Return the version of the loaded administrators' limits, or 0 before they are loaded."""
     return _policies.version
 
 
 def timeouts() -> dict[str, float]:
-    """Return the limit of each tool's next call, in seconds; 0 = no limit. They are read from memory, from any thread."""
+    """Return the limit of each tool's next call in seconds, by tool name; 0 means no limit.
+
+    The limits are read from memory. May be called from any thread.
+    """
     now = _policies.policies
     return {tool.name: resolve(now.levels(tool)).timeout or 0.0 for tool in tuple(registry)}
 
@@ -123,7 +126,7 @@ async def refresh_policies() -> None:
 
 
 async def prepare_tools(*, token: CancellationToken | None = None) -> None:
-    """Register the tools of the MCP servers before a turn reads the registry. This waits for a few seconds at most."""
+    """Register the tools of the MCP servers before a turn reads the registry. This takes a few seconds at most."""
     await mcp_servers.prepare(token=token)
 
 
@@ -138,7 +141,7 @@ def server_instructions(servers: Container[str]) -> dict[str, str]:
 
 
 async def close_executor() -> None:
-    """Close the executor of the running loop, with its worker processes, the browser and MCP servers."""
+    """Close the executor of the running loop, its worker processes, the browser, and the loop's MCP servers."""
     executor = _executors.pop()
     try:
         if executor is not None:
@@ -151,7 +154,7 @@ async def close_executor() -> None:
 
 
 def workspace_of(scope: str) -> Path | None:
-    """Return the directory in which the tools of a scope work, or None."""
+    """Return the directory in which the tools of a scope work, or None if no `WORKSPACE_ROOT` is set."""
     root = app_settings.WORKSPACE_ROOT
     return Path(root) / scope if root else None
 

@@ -1,4 +1,4 @@
-"""Replaces values that some databases refuse in the texts of models and tools: NUL, lone surrogates and NaN."""
+"""Replaces values that some databases refuse in the data of chat models and tools: NUL, lone surrogates and NaN."""
 
 import math
 import re
@@ -30,7 +30,7 @@ def sanitize_text(text: str, *, limit: int | None = None) -> str:
 
 
 def sanitize_line(text: str, *, limit: int | None = None) -> str:
-    """Return text as a single line, for example a title, without controls that change the text direction."""
+    """Return the text as a single line, for example for a title, without characters that control the text direction."""
     return sanitize_text(" ".join(_DIRECTION_CONTROLS.sub("", text).split()), limit=limit)
 
 
@@ -65,7 +65,7 @@ def clean_arguments(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
 
 
 def _problems(value: Any) -> Iterator[str]:
-    """Yield a clause for each invalid text, and for each mapping in which names become equal."""
+    """Yield a clause for each invalid string, and for each mapping in which names become equal."""
     if isinstance(value, str):
         if _HALF.search(value):
             yield _NO_TEXT

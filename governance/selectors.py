@@ -40,7 +40,7 @@ class CallResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedOutTool:
-    """A tool whose calls in a scope timed out, with their number and the time of the last one."""
+    """A tool whose calls in a scope timed out, with the number of these calls and the time of the last one."""
 
     tool_name: str
     count: int
@@ -61,10 +61,10 @@ class ScopeHealth:
 class OfferedTool:
     """A tool that agents of this site may use, with its declarations.
 
-    `server` names its MCP server; `isolation` is empty if this process is not connected to the server. `tokens`
-    estimates its share of each request. The user must have `permission`. `disabled_reason` explains in sentences why
-    the settings of this process disable it. `reported_by` names the other processes that have the tool, if this one
-    does not.
+    `server` is the name of its MCP server. `isolation` is empty if this process is not connected to that server.
+    `tokens` is an estimate of how many tokens its definition takes in each request. The user must have `permission`.
+    `disabled_reason` has sentences that say why the settings of this process disable the tool. `reported_by` names the
+    other processes that have the tool, if this one does not.
     """
 
     name: str
@@ -79,7 +79,7 @@ class OfferedTool:
 
 
 def calls_of_groups(groups: Iterable[str], *, with_content: bool = True) -> list[ToolCall]:
-    """Return the calls of several groups, in the order of their steps; `with_content` includes the long texts."""
+    """Return the calls of several groups, in the order of their steps. `with_content` includes the long texts."""
     rows = ToolCall.objects.filter(group__in=list(groups))
     if not with_content:
         rows = rows.defer(*ToolCall.LONG_COLUMNS)
@@ -210,7 +210,7 @@ def policy_version() -> int:
 
 
 def capped(tool_name: str, timeout: float) -> float:
-    """Return a limit in seconds, capped by the administrators' ceiling for the tool; 0 = no limit."""
+    """Return a limit in seconds, capped by the administrators' ceiling for the tool. 0 means no limit."""
     return cap(timeout, ceiling=resolve(read_policies().levels_of(tool_name)).ceiling)
 
 
@@ -245,7 +245,7 @@ def mcp_prefixes() -> dict[str, str]:
 
 
 def tool_title(name: str) -> str:
-    """Return the title of a tool of this process; empty if it has none, or is not known here."""
+    """Return the title of a tool, or an empty string if it has none or is not registered in this process."""
     return registry.get(name).title if name in registry else ""
 
 

@@ -42,7 +42,7 @@ class PolicyConflict(EditConflict, GovernanceError):
 def save_default_policy(
     *, values: Mapping[str, Any], by: Editor, revision: int | None = None, reason: str = ""
 ) -> PolicyChange | None:
-    """Change the default limits; return the audit entry, or None if nothing changed.
+    """Change the default limits. Return the audit entry, or None if nothing changed.
 
     Pass the `revision` that the editor has seen, so that a later edit is not overwritten. `reason` is stored in the
     audit.
@@ -75,7 +75,7 @@ def save_tool_policy(
     until: datetime | None = None,
     tool: OfferedTool | None = None,
 ) -> PolicyChange | None:
-    """Add or change the limits of one tool; return the audit entry, or None if nothing changed.
+    """Add or change the limits of one tool. Return the audit entry, or None if nothing changed.
 
     `revision` is the revision that the editor has seen; 0 means that the tool had no limits. `reason` is stored in the
     audit. Values set with `until` apply until that time; then the earlier values apply again. A later edit of the same
@@ -84,7 +84,7 @@ def save_tool_policy(
     Raises:
         PolicyConflict: the row was added, edited or deleted since `revision`.
         django.core.exceptions.ValidationError: a value is invalid, or the tool is unknown; the error has messages by
-        field.
+            field.
     """
     end_temporary_limits()
     default = _locked_default()
@@ -107,7 +107,7 @@ def _store(
     reason: str,
     tool: OfferedTool | None,
 ) -> PolicyChange | None:
-    """Check and save a changed row. A row without a limit is not stored."""
+    """Check and save a row, and publish its changes. Without changes, store nothing and return None."""
     is_new = policy.pk is None
     if is_new and tool is None:
         _check_tool_name(policy.tool_name)
@@ -171,8 +171,8 @@ def delete_tool_policy(
 
 @atomic()
 def end_temporary_limits() -> list[PolicyChange]:
-    """Store the end of temporary limits that are over. They stopped applying when their end passed on the database's
-    clock, whether or not this has been called.
+    """Store the end of temporary limits that have expired, and return the audit entries. The limits stopped applying
+    when their end passed on the database's clock, whether or not this function has been called.
     """
     expired = ToolPolicy.objects.filter(until__lte=Now())
     if not expired.exists():
@@ -200,14 +200,14 @@ def _end_temporary(policy: ToolPolicy, *, default: DefaultPolicy) -> PolicyChang
 def revert_change(
     change: PolicyChange, *, by: Editor, reason: str = "", tool: OfferedTool | None = None
 ) -> PolicyChange | None:
-    """Restore the values from before an edit, including the end of a temporary limit; return the audit entry.
+    """Restore the values from before an edit, including the end of a temporary limit. Return the audit entry.
 
     Pass `tool` for a tool that only another process has.
 
     Raises:
         PolicyConflict: one of the fields was edited again since.
         django.core.exceptions.ValidationError: the old values are no longer valid, or their end has passed; the error
-        has messages by field.
+            has messages by field.
     """
     reason = reason.strip()
     why = (REVERTS_AS if reason else REVERTS) % {"version": change.version, "why": reason}
@@ -243,14 +243,14 @@ def _revert_tool(
 
 
 def _values_of(policy: ToolPolicy) -> dict[str, Any]:
-    """Return all editable values in the audit's form."""
+    """Return all editable values in the form that the audit stores."""
     return {field: getattr(policy, field) for field in TOOL_FIELDS} | temporary_limits.end_of(
         policy
     )
 
 
 def _values_before(change: PolicyChange, row: Limits, now: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values before an edit. Refuse if a later edit has changed one of them."""
+    """Return the values before an edit. Raise `PolicyConflict` if a later edit has changed one of them."""
     blank = {field: getattr(type(row)(), field) for field in now}
     changes = {field: both for field, both in change.changes.items() if field in now}
     for field, (_old, new) in changes.items():

@@ -46,7 +46,7 @@ def check_names(settings: AppSettings, *, check_id: str) -> list[checks.CheckMes
 
 
 def check_apps(app: str, *needed: str, check_id: str) -> list[checks.CheckMessage]:
-    """Return an error for every app that is needed and not installed."""
+    """Return an error for every app that `app` needs but that is not installed."""
     return [
         checks.Error(
             f"{app!r} needs the app {name!r}, which is not installed.",
@@ -61,7 +61,7 @@ def check_apps(app: str, *needed: str, check_id: str) -> list[checks.CheckMessag
 def check_path(path: str, *, what: str, otherwise: str, check_id: str) -> list[checks.CheckMessage]:
     """Return an error that names the cause if a dotted path cannot be imported or is not callable.
 
-    `what` starts the error's sentence; `otherwise` is the hint, which names the alternatives.
+    `what` is the beginning of the error's sentence. `otherwise` is the hint if the error itself does not explain more.
     """
     dotted = path.replace(":", ".", 1)
     hint = otherwise

@@ -1,4 +1,4 @@
-"""How long the calls of tools ran in the last hour, day, week or month, computed from roll-ups and newer rows (sync
+"""Reads how long the calls of tools ran in the last hour, day, week or month, from roll-ups and newer rows (sync
 ORM).
 """
 
@@ -50,12 +50,12 @@ CUT_BY = {  # the end of a call that a limit cut → the name of that limit in m
 
 
 def limit_that_cut(status: str, error_type: str, timeout_source: str, limit_reached: str) -> str:
-    """Return the name that metrics use for the limit that cut a call off; empty if no limit did."""
+    """Return the name that metrics use for the limit that cut a call off, or an empty string if no limit did."""
     return CUT_BY.get(end_of(status, error_type, timeout_source, limit_reached), "")
 
 
 def limit_origin(timeout_source: str) -> str:
-    """Return whether a total limit came from the tool's policy or was set for one call."""
+    """Return "call" if a total limit was set for one call, or "policy" if it came from the tool's policy."""
     return "call" if is_of_the_call(timeout_source) else "policy"
 
 
@@ -167,7 +167,7 @@ def read_days(tool_name: str, count: int = 30) -> list[Day]:
 
 
 def _has_midnight(hour: datetime) -> bool:
-    """Whether a day of the current time zone ends within an hour of UTC, as days do in India."""
+    """Return whether a day of the current time zone ends within this UTC hour, as days in India do."""
     last = hour + HOUR - timedelta(microseconds=1)
     return localtime(hour).date() != localtime(last).date()
 
@@ -181,7 +181,7 @@ def _ran(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastCalls:
-    """How long the last calls of a tool ran; `is_exact` means that every duration is exact to the millisecond."""
+    """The durations of the last calls of a tool. `is_exact` means that every duration is exact to the millisecond."""
 
     durations: CallDurations
     is_exact: bool

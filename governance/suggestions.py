@@ -21,7 +21,7 @@ _STEPS = (1, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suggestion:
-    """A suggested total or idle limit with its reasons as sentences, or the reasons why there is no suggestion.
+    """A suggested total or idle limit with sentences that give the reasons, or the reasons why there is no suggestion.
 
     A trial is a longer limit for a day, which shows how long the calls that timed out would have run.
     """
@@ -64,11 +64,11 @@ def _suggest_total(
     may_cut_successes: bool = False,
     may_tighten: bool = True,
 ) -> Suggestion:
-    """Suggest the p99 multiplied by `ROOM` and rounded up, which is above the slowest success unless it
-    `may_cut_successes`.
+    """Suggest the p99 multiplied by `ROOM` and rounded up.
 
-    If the current limit cuts off more than 1 % of the calls, suggest twice that limit as a trial. Without
-    `may_tighten`, no shorter limit is suggested in place of a wide or missing one.
+    The suggested limit is above the slowest success, unless `may_cut_successes` is set. If the current limit cuts off
+    more than 1 % of the calls, suggest twice that limit as a trial. Unless `may_tighten` is set, suggest no shorter
+    limit in place of a wide or missing one.
     """
     if durations.judged < FEWEST:
         problem = ngettext(
@@ -158,8 +158,8 @@ def _what_is_known(durations: CallDurations, present_ms: int) -> str:
 
 
 def _unless_other_limits(durations: CallDurations, problem: str) -> Suggestion:
-    """Return the problem as a suggestion, with the number of calls that other limits cut off, because a longer total
-    limit does not help these.
+    """Return a suggestion with this problem and without a limit. It also states how many calls other limits cut off,
+    because a longer total limit does not help these.
     """
     counts = {end: durations.count(end) for end in TIMEOUTS if end is not End.TIMED_OUT}
     words = dict(timeouts())
@@ -177,7 +177,7 @@ def _is_wide(durations: CallDurations, present_ms: int) -> bool:
 
 
 def round_up(milliseconds: int) -> int:
-    """Round up to a duration that people would choose: 1.5 s, 20 s, 3 min, 45 min."""
+    """Round up to a duration that people would choose, such as 1.5 s, 20 s, 3 min or 45 min."""
     units = (UNITS_MS["s"], UNITS_MS["min"], UNITS_MS["h"])
     for unit in units:
         for step in _STEPS:
@@ -188,7 +188,7 @@ def round_up(milliseconds: int) -> int:
 
 
 def is_under_the_usual(durations: CallDurations, total_ms: int) -> bool:
-    """Whether a limit is below the current p95. If the p95 is unknown, its lower bound is used."""
+    """Return whether a limit is below the current p95. If the p95 is unknown, its lower bound is used."""
     usual = durations.percentile(95)
     if usual is None:
         usual = durations.least_percentile(95)

@@ -1,4 +1,4 @@
-"""Limits that end at a set time: their storage in a tool's row, and the parsing of the time."""
+"""Limits that end at a set time: stores them in a tool's row, and parses the time."""
 
 import copy
 import re
@@ -42,7 +42,7 @@ def set_end(policy: ToolPolicy, until: datetime | None, changes: Mapping[str, An
 
 
 def end_of(policy: ToolPolicy) -> dict[str, Any]:
-    """Return the end of the temporary limits of a row and the values after it, in the audit's form."""
+    """Return the end of a row's temporary limits and the values after it, in the form that the audit stores."""
     return {"until": None if policy.until is None else _text(policy.until), "then": policy.then}
 
 
@@ -75,15 +75,15 @@ def changes_at_end(policy: ToolPolicy) -> Changes:
 
 
 def removal_of_end(policy: ToolPolicy) -> Changes:
-    """Return the changes that make the limits of a row permanent."""
+    """Return the changes that remove the end of a row's temporary limits."""
     return {name: [old, None] for name, old in end_of(policy).items() if old}
 
 
 def parse_end(text: str) -> datetime | None:
-    """Return the time that a person typed as 18:00, 2026-01-31 18:00 or 2 h; None for a blank text.
+    """Return the time that a person typed, for example 18:00, 2026-01-31 18:00 or 2 h. Return None for a blank text.
 
     Raises:
-        ValidationError: the text is none of these.
+        ValidationError: the text is not a time in one of these forms.
     """
     text = text.strip()
     if not text:

@@ -18,11 +18,11 @@ _Work = tuple["Future[Any]", Callable[[], Any], float]  # the last item is the t
 
 
 class DaemonPool(Executor):
-    """At most `max_workers` daemon threads, started when there is work and no idle thread.
+    """An executor with at most `max_workers` daemon threads, which start when there is work and no idle thread.
 
-    Unlike `ThreadPoolExecutor`, it does not wait at the exit of the process for functions that hang. `on_exit` runs in
-    each thread at its end, after `shutdown`. Each thread takes one of `slots` before its first work and releases it at
-    its end.
+    Unlike `ThreadPoolExecutor`, it does not wait at the exit of the process for functions that hang. `on_exit` runs at
+    the end of each thread, after `shutdown`. Each thread acquires the semaphore `slots` when it starts, and releases it
+    when it ends.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class DaemonPool(Executor):
 
     @property
     def waited(self) -> float:
-        """The total seconds that work has waited for a thread."""
+        """The total number of seconds for which work has waited for a thread."""
         return self._waited
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> "Future[R]":
@@ -64,7 +64,7 @@ class DaemonPool(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002 - the signature of `Executor`
-        """Accept no more work. The threads finish the submitted work and then end; this call does not wait for them."""
+        """Accept no more work, and return immediately. The threads finish the submitted work and then end."""
         with self._changed:
             self._is_shut_down = True
             self._changed.notify_all()
@@ -80,7 +80,7 @@ class DaemonPool(Executor):
                 self._on_exit()
 
     def _next(self) -> _Work | None:
-        """Wait for work; return None after `shutdown`."""
+        """Wait for work and return it. After `shutdown`, return None once all work is done."""
         with self._changed:
             while not self._queue:
                 if self._is_shut_down:

@@ -35,10 +35,10 @@ Report = Sequence[Mapping[str, Any]]
 
 
 def merge(reports: Iterable[tuple[str, Report]]) -> dict[str, ReportedTool]:
-    """Return the tools that only other processes have, by name; `reports` contains the name of each process and its
-    report.
+    """Return the tools that only other processes have, by tool name. `reports` contains the name of each process and
+    its report.
 
-    The first report of a tool wins.
+    If the reports describe a tool differently, the first one is used.
     """
     merged: dict[str, ReportedTool] = {}
     for process, report in reports:
@@ -54,7 +54,7 @@ def merge(reports: Iterable[tuple[str, Report]]) -> dict[str, ReportedTool]:
 
 
 def registered() -> tuple[Tool, ...]:
-    """Return the tools of this process, by name. May be called from any thread."""
+    """Return the tools of this process, sorted by name. May be called from any thread."""
     return tuple(registry)
 
 

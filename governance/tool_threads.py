@@ -1,7 +1,7 @@
-"""Threads of tools: a database thread for each coroutine, and a pool for their calls of `asyncio.to_thread`.
+"""Threads for coroutine tools: a database thread for each call, and a pool for functions passed to `asyncio.to_thread`.
 
-By default, Django runs the ORM of coroutines in one thread of the process, and asyncio runs functions in one pool of
-the loop. There, a slow query or a function that hangs would block every other tool and the host.
+By default, Django runs the ORM code of all coroutines in one thread of the process, and asyncio runs functions in one
+pool of the loop. There, a slow query or a function that hangs would block every other tool and the host.
 """
 
 import asyncio
@@ -29,8 +29,8 @@ R = TypeVar("R")
 class ToolThreads:
     """The threads of coroutine tools on one event loop.
 
-    `max_database_threads` bounds their connections to the database. A call that needs another connection waits for it,
-    and its time limit includes this wait.
+    `max_database_threads` limits how many connections to the database they use. A call that needs a connection beyond
+    this limit waits for one, and its time limit includes this wait.
     """
 
     def __init__(self, *, max_threads: int, max_database_threads: int) -> None:
@@ -38,14 +38,14 @@ class ToolThreads:
         self._functions = DaemonPool(max_workers=max_threads, name="functions of tools")
 
     def take_over_functions(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Run the functions that tools pass to `asyncio.to_thread` in a separate pool; the host keeps the default one."""
+        """Run the functions that tools pass to `asyncio.to_thread` in a pool that the host's functions do not use."""
         loop.set_default_executor(_DefaultExecutor(thread_of_test() or self._functions))
 
     @asynccontextmanager
     async def own_database_thread(
         self, tool: Tool, context: ToolContext
     ) -> AsyncIterator[Callable[..., Awaitable[Any]]]:
-        """Provide a body with a thread for the ORM, which starts at its first use.
+        """Provide the body of a call with its own thread for the ORM, which starts at its first use.
 
         The end of the call does not wait for the thread. A thread that hangs in a query closes its connection when the
         query ends.
@@ -68,7 +68,7 @@ class ToolThreads:
 
 
 class _RecordingExecutor(Executor):
-    """Runs functions in a pool, and records them as work of the call that submits them."""
+    """An executor that runs functions in a pool, and records them as work of the call that submits them."""
 
     def __init__(self, pool: Executor) -> None:
         self._pool = pool
@@ -81,10 +81,10 @@ class _RecordingExecutor(Executor):
 
 
 class _DefaultExecutor(ThreadPoolExecutor):
-    """A loop's default executor, which passes functions of tools to another pool, and lookups of host names to
-    `own_pool`.
+    """A default executor for an event loop, which passes functions of tools to another pool, and lookups of host names
+    to `own_pool`.
 
-    asyncio uses it to look up a host name before it connects, for example to a chat model.
+    asyncio uses its default executor to look up a host name before it connects, for example to a chat model.
     """
 
     def __init__(self, of_tools: Executor) -> None:

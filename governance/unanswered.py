@@ -1,4 +1,4 @@
-"""Cuts database connections that do not answer in time; the statement then fails as on any lost connection.
+"""Cuts database connections that do not respond in time. The statement then fails as on any lost connection.
 
 PostgreSQL's own time limits are enforced by its server, and the kernel's timeouts only detect a machine that is
 unreachable. Neither ends a wait if a proxy in between accepts the bytes and drops them.
@@ -21,14 +21,14 @@ LOOK_INTERVAL = 1.0  # seconds
 
 @dataclass(eq=False, slots=True)
 class _Wait:
-    """A thread's pending query on one of Django's connections, and its deadline."""
+    """A thread's wait for queries on one of Django's connections, with its deadline."""
 
     connection: Any
     until: float
 
 
 class _Watch:
-    """Watches all waits of this process, in a thread that sleeps while there are none."""
+    """Watches all such waits of this process, in a thread that sleeps while there are none."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -89,7 +89,7 @@ def cut_count() -> int:
 
 
 def _cut(connection: Any) -> bool:
-    """Shut the socket down, because closing it would not wake the waiting thread. Return whether it worked."""
+    """Shut the socket down, because closing it would not wake the waiting thread. Return whether that succeeded."""
     line = connection.connection
     if line is None:  # it is still connecting, which has a separate time limit
         return False

@@ -12,11 +12,11 @@ class DjangoUsers:
     """The users of a Django project."""
 
     def typed(self, user_id: Any) -> Any:
-        """Return an id in the type of the model's key, after it was passed to a worker process as JSON."""
+        """Convert an id, which was passed to a worker process as JSON, to the type of the user model's key."""
         return get_user_model()._meta.pk.to_python(user_id)
 
     async def find(self, user_id: Any) -> Any:
-        """Return the user or None. The query runs in the coroutine tool's own database thread."""
+        """Return the user, or None if there is no user with this id. The query runs in the call's database thread."""
         return await sync_to_async(self.find_blocking)(user_id)
 
     def find_blocking(self, user_id: Any) -> Any:
@@ -24,7 +24,7 @@ class DjangoUsers:
         return get_user_model()._default_manager.filter(pk=user_id).first()
 
     async def has_permission(self, user_id: Any, permission: str) -> bool:
-        """Return whether an active user of this id has the permission now."""
+        """Return whether there is an active user with this id who has the permission now."""
         return await _has_permission(user_id, permission)
 
 

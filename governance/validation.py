@@ -1,4 +1,4 @@
-"""Validation of administrators' limits; each problem is a sentence for forms, actions and the API."""
+"""Validates administrators' limits. Each problem is a sentence, for forms, admin actions and the API."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -30,7 +30,7 @@ def check_limits(values: Mapping[str, Any]) -> None:
 
 
 def span_problem(milliseconds: int | None) -> str:
-    """Return a sentence that describes the problem with a limit; empty if the limit is valid."""
+    """Return a sentence that describes the problem with a limit, or an empty string if the limit is valid."""
     if milliseconds is None or milliseconds == 0:
         return ""
     if milliseconds < 0:
@@ -56,8 +56,8 @@ def _ceiling_problem(milliseconds: int | None) -> str:
 
 
 def idle_problem(idle_ms: int | None, total_ms: int) -> str:
-    """Return a sentence if the idle limit is above the total limit, and would therefore never be reached; otherwise an
-    empty text.
+    """Return a sentence if the idle limit is above the total limit, so that it would never be reached. Otherwise,
+    return an empty string.
     """
     if not idle_ms or not total_ms or idle_ms <= total_ms:
         return ""

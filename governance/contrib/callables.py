@@ -88,23 +88,23 @@ def governed(
     failures: Literal["raise", "text"] = "raise",
     **declared: Any,
 ) -> Callable[..., Coroutine[Any, Any, Any]]:
-    """Return a coroutine function that runs `function` under the executor and returns its own value.
+    """Return a coroutine function that runs `function` through an executor and returns the value that it returns.
 
-    `declared` are the keywords of `make_tool`. A plain function runs in its own thread. With `isolation="process"` it
-    runs in a worker process: it must be importable, and its arguments and value are transferred as JSON. A parameter
-    annotated with `ToolContext` is filled in. The limits are those set for the callable's name, or for the name in
-    `declared`.
+    `declared` contains keyword arguments of `make_tool`. A plain function runs in its own thread. With
+    `isolation="process"` it runs in a worker process, so it must be importable, and its arguments and its value are
+    transferred as JSON. A parameter that is annotated with `ToolContext` receives the context of the call. The limits
+    are those set for the callable's name, or for the name in `declared`.
 
-    The returned object is `ToolOutcome.value` itself; only its text is stored.
+    The caller gets the object `ToolOutcome.value` itself; only its text is stored.
 
-    With `failures="text"` a call that fails raises nothing: it returns `ToolOutcome.result`, a string for the model about
-    what happened and whether the function may still be running. Cancelling the surrounding task still raises
-    `CancelledError`.
+    With `failures="text"`, a call that fails raises no exception. Instead, it returns `ToolOutcome.result`, a string
+    that tells the chat model what happened and whether the function may still be running. If the surrounding task is
+    cancelled, the call still raises `CancelledError`.
 
     Raises:
         ToolTimeoutError: the function did not end within its limit. It was asked to stop, but may still be running.
-        Cancelled: the call's token or `token` was cancelled.
-        ToolExecutionError: the function raised `original_error`, which is also the cause.
+        Cancelled: the call's own token or `token` was cancelled.
+        ToolExecutionError: the function raised an exception, which is in `original_error` and also the cause.
         GovernanceError: the call was refused, for example because the tool is disabled, the queue is full, or a person
             did not approve it.
     """
@@ -139,7 +139,7 @@ def governed(
 def _tool(function: Callable[..., Any], declared: dict[str, Any]) -> Tool:
     is_plain = inspect.isroutine(function) or isinstance(function, functools.partial)
     name = declared.pop("name", None) or getattr(function, "__name__", type(function).__name__)
-    # only arguments that are sent to a worker process are validated; others are passed unchanged
+    # Only arguments that are sent to a worker process are validated; others are passed unchanged.
     is_process = declared.get("isolation") == Isolation.PROCESS
     tool = make_tool(
         function if is_plain else function.__call__,  # type: ignore[operator]
@@ -162,8 +162,8 @@ def _call(tool: Tool, arguments: dict[str, Any], *, scope: str) -> ToolCall:
     return ToolCall(
         id=f"{tool.name}-{next(_numbers)}",
         tool_name=tool.name,
-        # Only the record is sanitized, because a program's own texts, such as file names, may contain characters that a
-        # model may not send.
+        # Only the record is sanitized, because a program's own strings, such as file names, may contain characters that
+        # a chat model may not send.
         input=sanitize_json(
             pydantic_core.to_jsonable_python(arguments, fallback=str, bytes_mode="base64")
         ),
@@ -172,8 +172,10 @@ def _call(tool: Tool, arguments: dict[str, Any], *, scope: str) -> ToolCall:
 
 
 def _render(value: Any) -> str:
-    """Return the value's text for the record. A value that cannot be serialised is not a failure, because the caller
-    gets the object itself.
+    """Return the value's text for the record.
+
+    If the value cannot be serialised, return the name of its type: this is not a failure, because the caller gets the
+    object itself.
     """
     if value is None or isinstance(value, str):
         return value or ""

@@ -62,7 +62,7 @@ async def execute_to_end(
 
 
 def tool_context() -> ToolContext:
-    """Return the context of the governed call that this code runs in: token, progress, time left.
+    """Return the context of the governed call in which this code runs. It offers the token, progress and the time left.
 
     Raises:
         LookupError: no governed call is running here.
@@ -71,7 +71,7 @@ def tool_context() -> ToolContext:
 
 
 def with_body(tool: Tool, body: Callable[[ToolContext], Any]) -> Tool:
-    """Return the tool with a body for one call. The body takes only its context."""
+    """Return the tool with a body for one call. The body receives only the context of the call."""
 
     async def run_async(context: ToolContext, **_: Any) -> Any:
         _context.set(context)

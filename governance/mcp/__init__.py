@@ -1,3 +1,3 @@
-"""The tools of MCP servers. Servers are connected lazily, with one task for each session, and their tools are governed
-like every other tool (G2).
+"""The tools of MCP servers. Servers are connected on demand, one task owns each session, and the servers' tools are
+governed like every other tool (G2).
 """

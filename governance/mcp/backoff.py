@@ -7,7 +7,7 @@ from governance.mcp.specs import McpTiming
 
 
 class Backoff:
-    """Doubles the pause with every failure in a row, up to a maximum."""
+    """Doubles the pause with every consecutive failure, up to a maximum."""
 
     def __init__(self, timing: McpTiming, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._timing = timing
@@ -17,7 +17,7 @@ class Backoff:
 
     @property
     def wait(self) -> float:
-        """Seconds until the next attempt; 0.0 = now."""
+        """The number of seconds until the next attempt, or 0.0 if it may start now."""
         return max(0.0, self._until - self._clock())
 
     def record_failure(self) -> None:

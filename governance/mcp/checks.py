@@ -1,4 +1,4 @@
-"""The system checks of the MCP servers: rows need the SDK, and may name only permitted variables."""
+"""System checks for MCP servers: enabled servers need the SDK, and may name only permitted variables."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from governance.mcp.validation import unlisted
 
 
 def check_sdk(*, databases: Any = None, **_: Any) -> list[checks.CheckMessage]:
-    """Check that the SDK is installed if servers are in use. Runs only with database access, as in `migrate`."""
+    """Check that the SDK is installed if servers are enabled. This runs only with database access, as in `migrate`."""
     if not databases or is_installed():
         return []
     names = [name for name, _environment, _headers in _rows()]
@@ -28,8 +28,8 @@ def check_sdk(*, databases: Any = None, **_: Any) -> list[checks.CheckMessage]:
 
 
 def check_variables(*, databases: Any = None, **_: Any) -> list[checks.CheckMessage]:
-    """Check that the servers in use name only permitted variables, because a server that names another variable is not
-    connected.
+    """Check that the enabled servers name only permitted variables, because a server that names another variable is not
+    connected. This runs only with database access, as in `migrate`.
     """
     if not databases:
         return []
@@ -53,7 +53,7 @@ def _refused(environment: Any, headers: Any) -> list[str]:
 
 
 def _rows() -> list[tuple[str, Any, Any]]:
-    """Return the name, the environment and the headers of each server that is in use."""
+    """Return the name, the environment and the headers of each enabled server."""
     servers = apps.get_model("governance.McpServer").objects.filter(enabled=True).order_by("name")
     try:
         return list(servers.values_list("name", "environment", "headers"))

@@ -31,16 +31,20 @@ class ConnectionObserver(Protocol):
     """Receives the events of a server's connection."""
 
     def tools_found(self, connection: "ServerConnection", tools: Sequence[FoundTool]) -> None:
-        """The server has listed its tools."""
+        """Called when the server has listed its tools."""
 
     def failed(self, connection: "ServerConnection", reason: str) -> None:
-        """The server could not be connected, or its session broke; `reason` is a clause that is safe to show."""
+        """Called when the server cannot be connected, or its session breaks.
+
+        `reason` is a clause that is safe to show.
+        """
 
 
 class ServerConnection:
-    """Keeps at most one session with a server. Lives on one event loop; `tools` are the tools that it listed last.
+    """A connection to one server, which has at most one session for new calls. It belongs to one event loop.
 
-    `instructions` is the text that the server sent in the last session, of limited length.
+    `tools` are the tools that the server listed last. `instructions` is the text that the server sent at the start of
+    the last session, cut to a maximum length.
     """
 
     def __init__(
@@ -61,9 +65,10 @@ class ServerConnection:
         self._backoff = Backoff(timing)
         self._session: McpSession | None = None
         self._connecting: asyncio.Task[None] | None = None
-        self._attempted_at = -math.inf  # of the loop's clock
+        self._attempted_at = -math.inf  # by the loop's clock
         self._closing: set[asyncio.Task[None]] = set()
-        self._replaced: set[McpSession] = set()  # stuck sessions, whose calls may still be answered
+        # Sessions that get no new calls, but may still answer earlier ones.
+        self._replaced: set[McpSession] = set()
         self._reason = ""
         self._late_before = 0
         self._is_cautious = False
@@ -79,11 +84,14 @@ class ServerConnection:
 
     @property
     def late_answers(self) -> int:
-        """The number of answers that came after their callers had left; they are ignored."""
+        """The number of responses that arrived after their callers had left."""
         return self._late_before + (self._session.late_answers if self._session else 0)
 
     def connect_soon(self) -> "asyncio.Task[None] | None":
-        """Start to connect, unless connected or in a pause. Return the attempt, or None if none was started."""
+        """Start to connect, and return the task of the attempt.
+
+        Return None if the server is connected or being connected, in a pause after a failure, or closed.
+        """
         if self._session is not None or self._connecting is not None or self._backoff.wait > 0:
             return None
         return None if self._is_closed else self._connect()
@@ -98,7 +106,7 @@ class ServerConnection:
         return self.is_connecting and not self.tools
 
     async def attempted(self) -> None:
-        """Wait for the end of the attempt to connect, but no longer than turns wait for the server."""
+        """Wait until the current attempt to connect has ended, but no longer than turns wait for the server."""
         timing = self._timing
         most = timing.return_timeout if self._reason else timing.ready_timeout
         seconds = self._attempted_at + most - asyncio.get_running_loop().time()
@@ -108,16 +116,17 @@ class ServerConnection:
     async def call(
         self, tool: FoundTool, arguments: Mapping[str, Any], context: ToolContext
     ) -> str:
-        """Call a tool of the server. A cancel releases the caller immediately.
+        """Call a tool of the server, and return its result as text. A cancel releases the caller immediately.
 
-        A server that is not connected is connected first, and a restart is waited for. A request that was sent is never
+        If the server is not connected or is restarting, wait for its connection first. A request that was sent is never
         repeated.
 
         Raises:
             CallNotStarted: the server cannot be used now, or the call was cancelled before it was sent.
-            ToolFailed: the tool answered with an error, or the server refused the call.
-            OutcomeUnknown: the server received the call and gave no usable answer, or the call was cancelled
-                (`MayStillRun`).
+            ToolFailed: the tool returned an error, the server refused the call, or a read-only tool got no usable
+                response.
+            OutcomeUnknown: another tool got no usable response, or the call was cancelled (`MayStillRun`).
+            ResultRefused: the result contains numbers that JSON does not have.
         """
         failure = ToolFailed if tool.is_read_only else OutcomeUnknown
         while True:
@@ -143,7 +152,7 @@ class ServerConnection:
             return await result.as_text(context.show)
 
     async def aclose(self, reason: str = SWITCHED_OFF) -> None:
-        """Close the session and its pending calls, which fail immediately."""
+        """Close the connection and its session. Pending calls fail immediately with this reason."""
         if not self._closed.done():
             self._closed.set_result(None)
         self._reason = reason
@@ -160,7 +169,8 @@ class ServerConnection:
     def _usable_session(self) -> "McpSession | None":
         """Return the session, or None if a new call needs another one.
 
-        A command does not report for which call it asks a person, so no call shares a process with an abandoned one.
+        A command does not report for which call it asks a person. Therefore, if it may ask people, a new call never
+        shares a process with an abandoned call.
         """
         session = self._session
         if session is None or not self.spec.asks_people or self.spec.transport is Transport.HTTP:
@@ -170,12 +180,12 @@ class ServerConnection:
         return self._session
 
     async def _restarted(self, context: ToolContext) -> "McpSession":
-        """Wait for a session through failed attempts, as long as the call's time lasts beyond the next pause.
+        """Wait for a session. After a failed attempt, try again if the call has more time left than the next pause.
 
-        Raise `ServerUnavailable` when it does not.
+        Raise `ServerUnavailable` if it has less time left.
         """
         loop = asyncio.get_running_loop()
-        gives_up_at = loop.time() + self._timing.restart_timeout  # of a call without a limit
+        gives_up_at = loop.time() + self._timing.restart_timeout  # for a call without a limit
         while True:
             try:
                 context.report(Progress(message=self._waiting_sentence()))
@@ -223,7 +233,7 @@ class ServerConnection:
             self._failed("it could not be connected; the details are in the log")
 
     async def _make_session(self) -> "McpSession":
-        # In a thread, as importing the SDK the first time reads a lot of files.
+        # In a thread, because the first import of the SDK reads many files.
         module = await run_in_thread(import_module, "governance.mcp.session")
         session: McpSession = module.McpSession(
             self.spec,
@@ -270,7 +280,8 @@ class ServerConnection:
                 return
             self._reason = ended.result()
             self._drop(session, self._reason)
-            if ended.result() != FORGOTTEN:  # after that, a new session suffices
+            # A server that has forgotten the session only needs a new one.
+            if ended.result() != FORGOTTEN:
                 self._backoff.record_uptime(loop.time() - began_at)
                 self._failed(ended.result())
 
@@ -298,7 +309,7 @@ class ServerConnection:
         task.add_done_callback(self._closing.discard)
 
     def _replace(self, session: "McpSession") -> None:
-        """End the session after its last call; new calls open a new one."""
+        """Use another session for new calls, and end this one after its last call."""
         self._session = None
         self._replaced.add(session)
         task = asyncio.create_task(

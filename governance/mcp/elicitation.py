@@ -1,5 +1,5 @@
-"""Questions of a server to a person (elicitation): each belongs to a call, and is handled like an approval of that
-call.
+"""Elicitation: shows the questions of a server to a person. Each question belongs to a call, and is handled like an
+approval of that call.
 """
 
 import logging
@@ -14,24 +14,28 @@ from governance.mcp.request_state import CallState, current_request
 
 logger = logging.getLogger(__name__)
 
-_REASON = "django-turnkeeper/reason"  # in the `_meta` of an answer that no person gave
+_REASON = "django-turnkeeper/reason"  # the key in `_meta` that says why no person was asked
 _NO_LINKS = "it wants to open a link, which is not supported here"
 _NO_CALL = "it asked outside a call, or while several calls ran and without saying for which"
 
 
 class Elicitation:
-    """The SDK's callback for one session. `sole_call` returns the only call that can have asked, if there is one."""
+    """The callback through which the SDK passes on the questions of one session.
+
+    `sole_call` returns the only call that can have asked the question, or None if there may be several.
+    """
 
     def __init__(self, server: str, *, sole_call: Callable[[], CallState | None]) -> None:
         self._server = server
         self._sole_call = sole_call
-        self._noted: set[str] = set()  # reasons; once each, because a server may ask without end
+        # Each reason is logged once, because a server may ask endlessly.
+        self._noted: set[str] = set()
 
     async def __call__(
         self, context: ClientRequestContext, params: ElicitRequestParams
     ) -> ElicitResult:
-        """Ask the person whom the call works for. Decline questions that may not be shown, with the reason."""
-        # The SDK answers in the context of the call if the transport says whose request it is.
+        """Show the question to the person for whom the call runs. Decline it with a reason if it may not be shown."""
+        # The SDK runs this in the context of the call if the transport reports to which call the question belongs.
         call = current_request.get() or self._sole_call()
         try:
             answer = await _ask(call, params)

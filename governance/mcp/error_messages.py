@@ -1,5 +1,5 @@
-"""Explains why an MCP server cannot be used, in clauses that are safe to show. They never contain a library's or a
-server's text.
+"""Explains why an MCP server cannot be used, in clauses that are safe to show. They never contain text from a library
+or from the server.
 """
 
 import errno
@@ -24,7 +24,7 @@ _REASONS: tuple[tuple[type[BaseException], str], ...] = (
 
 
 def explain(error: BaseException) -> str:
-    """Return the clause for the first known cause inside `error`."""
+    """Return a clause for the first known cause in `error`, which may be a group of exceptions."""
     causes = list(_leaves(error))
     for cause in causes:
         if isinstance(cause, ServerUnavailable):
@@ -48,7 +48,7 @@ def _reason(error: BaseException) -> str | None:
         if error.code == REQUEST_TIMEOUT:
             return "it did not answer in time"
         return f"it refused the connection (error {error.code})"
-    if isinstance(error, RuntimeError):  # how the SDK reports that no protocol version fits
+    if isinstance(error, RuntimeError):  # the SDK raises it if no protocol version fits
         return "it speaks no version of the protocol that is known here"
     if isinstance(error, OSError):
         return f"the connection broke ({errno.errorcode.get(error.errno or 0, 'OS error')})"

@@ -1,8 +1,8 @@
-"""Exceptions for a server that cannot be used, and for a lost response."""
+"""Exceptions for a server that cannot be used, a request that was not sent, and a lost response."""
 
 
 class ServerUnavailable(Exception):
-    """The server cannot be used; `reason` is a clause that is safe to show: "it ended with exit code 3"."""
+    """The server cannot be used. `reason` is a clause that is safe to show, such as "it ended with exit code 3"."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -10,7 +10,10 @@ class ServerUnavailable(Exception):
 
 
 class RequestNotSent(Exception):
-    """The server never receives the call, because its session is over (`reason`, a clause) or the caller left."""
+    """The call was not sent to the server, because the session has ended or the caller has left.
+
+    `reason` is a clause that says why the session has ended; it is empty if the caller has left.
+    """
 
     def __init__(self, reason: str = "") -> None:
         super().__init__(reason)
@@ -18,7 +21,10 @@ class RequestNotSent(Exception):
 
 
 class ResponseLost(Exception):
-    """The server received the call, and its effect is unknown; the text is a sentence for the model."""
+    """The server received the call, but gave no usable response, so the effect is unknown.
+
+    The exception's message is a sentence for the chat model.
+    """
 
 
 FORGOTTEN = "it has forgotten the session"

@@ -1,5 +1,5 @@
-"""The transport to an MCP server over streamable HTTP: checked addresses, bounded answers, headers from the
-environment.
+"""The transport to an MCP server over streamable HTTP. It checks addresses, limits the size of responses, and reads the
+values of headers from the environment.
 """
 
 import asyncio
@@ -42,10 +42,10 @@ _PRIVATE = (
 
 
 class HttpServer:
-    """Opens the streams to a server at a URL with `open`.
+    """An MCP server at a URL. `open` opens the streams to it.
 
-    `ended` gets a clause when the server has forgotten the session, `stuck` when it accepts no messages. `status` is
-    its last HTTP error.
+    `ended` resolves with a clause when the server has forgotten the session, and `stuck` when it accepts no more
+    messages. `status` is the HTTP status of the server's last error response, or None.
     """
 
     def __init__(
@@ -75,11 +75,10 @@ class HttpServer:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Streams]:
-        """Connect; every request checks the address."""
+        """Open the streams. Every request checks the server's address."""
         headers = self._headers()
-        tls = await run_in_thread(
-            httpx2.create_ssl_context
-        )  # this reads the TLS authorities from the disk
+        # In a thread, because it reads the certificate authorities from the disk.
+        tls = await run_in_thread(httpx2.create_ssl_context)
         longest = self._timing.longest_message
         headers["Accept-Encoding"] = _PLAIN
         client = httpx2.AsyncClient(
@@ -119,7 +118,7 @@ class HttpServer:
         self.status = status
         if _SESSION in request.headers and request.method == "POST" and status in _LOST:
             self.abort(FORGOTTEN)
-        elif status == _UNAUTHORISED:  # accepted calls may still be answered
+        elif status == _UNAUTHORISED:  # calls that the server has accepted may still be answered
             self._record_stuck(status_clause(status))
 
     def _record_stuck(self, reason: str) -> None:
@@ -128,7 +127,7 @@ class HttpServer:
 
 
 class OpenCall:
-    """A tool call in transit: not sent yet, unanswered, or partly answered."""
+    """A tool call without a complete response: it is not sent yet, unanswered, or partly answered."""
 
     def __init__(self, request_state: RequestState) -> None:
         self.request_state = request_state
@@ -136,7 +135,7 @@ class OpenCall:
         self.answer: ResponseStream | None = None
 
     async def on_send(self, event: str, _: Mapping[str, Any]) -> None:
-        """Record the time from which the server may know of the call."""
+        """Mark the call as sent when its request begins. Raise `RequestNotSent` if it was withdrawn before."""
         if event.endswith("send_request_headers.started") and not self.request_state.send():
             raise RequestNotSent
 
@@ -151,9 +150,9 @@ class OpenCall:
 class CheckedTransport(httpx2.AsyncBaseTransport):
     """Resolves the host itself, and connects only to addresses that it has checked.
 
-    Every request has a time limit, except two that only listen. The caller limits a call, and a broken connection
-    loses that call alone. `on_error` gets the status of every error response, `on_stuck` a clause if the server does
-    not accept a notification.
+    Every request has a time limit, except those that only listen, and tool calls, which their callers limit. If the
+    connection of a tool call breaks, only that call is lost. `on_error` receives the request and the status of every
+    error response. `on_stuck` receives a clause if a notification or a tool call cannot be delivered to the server.
     """
 
     def __init__(
@@ -180,17 +179,17 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
 
     @property
     def open_calls(self) -> int:
-        """The number of calls without a complete answer."""
+        """The number of tool calls without a complete response."""
         return len(self._calls)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send the request to the first address of its host that answers."""
+        """Send the request to the first address of its host that accepts a connection, and return the response."""
         message = _message(request)
         method, request_id = message.get("method"), message.get("id")
         if method == "tools/call":
             return await self._call(request, request_id)
         if method == "notifications/cancelled":
-            # The SDK sends nothing else until this is answered.
+            # Respond immediately, because the SDK sends nothing else before that.
             work = self._abort(request, message["params"].get("requestId"))
             task = asyncio.create_task(work, name="giving up an MCP call", context=outside())
             self._giving_up.add(task)
@@ -205,7 +204,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         return await self._listen(request)
 
     async def aclose(self) -> None:
-        """Close every connection, after pending notifications were sent."""
+        """Close every connection once the pending notifications are sent, or after a second."""
         if self._giving_up:
             await asyncio.wait(self._giving_up, timeout=_GOODBYE_TIMEOUT)
         for task in self._giving_up:
@@ -213,7 +212,10 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         await self._transport.aclose()
 
     async def _listen(self, request: httpx2.Request) -> httpx2.Response:
-        """Open a stream, one in `_LISTEN_PAUSE` at most: a server may end each immediately and cause another."""
+        """Open a stream for messages from the server, at most one every `_LISTEN_PAUSE` seconds.
+
+        The limit is needed because a server may end each stream immediately, which makes the SDK open another one.
+        """
         now = asyncio.get_running_loop().time()
         at = max(self._next_listen, now)
         self._next_listen = at + _LISTEN_PAUSE
@@ -221,7 +223,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         return self._read(await self._answered(request, read=None))
 
     async def _call(self, request: httpx2.Request, request_id: Any) -> httpx2.Response:
-        """Request a tool call; answer it ourselves if the caller leaves."""
+        """Send a tool call. If the caller leaves or the server cannot be reached, return our own error response."""
         request_state = self._request_states.pop(request_id, RequestState())
         call = OpenCall(request_state)
         self._calls[request_id] = call
@@ -242,8 +244,8 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         return self._read(response, request_id=request_id, on_close=forget, call=call)
 
     def _record_failure(self, request_state: RequestState, error: Exception) -> None:
-        """Note why a call gets no response. It alone is lost, since others may be answered; a server without a route
-        gets no new calls.
+        """Record why a call gets no response. Only this call is lost, because others may still be answered. If the call
+        was not even sent, the server gets no new calls.
         """
         if isinstance(error, ServerUnavailable | httpx2.TransportError):
             request_state.failure = explain(error)
@@ -258,7 +260,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         on_close: Callable[[], object] = lambda: None,
         call: OpenCall | None = None,
     ) -> httpx2.Response:
-        """Return the response with a body that is bounded and can be aborted."""
+        """Return the response with a body that is limited in size and can be aborted."""
         answer = ResponseStream(
             response, timing=self._timing, request_id=request_id, on_close=on_close
         )
@@ -273,7 +275,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         )
 
     async def _abort(self, request: httpx2.Request, request_id: Any) -> None:
-        """Tell the server that the caller has left, if it knows of the call; then end the call here."""
+        """Notify the server that the caller has left, if it may know of the call. Then end the call locally."""
         call = self._calls.get(request_id)
         request_state = call.request_state if call else self._request_states.get(request_id)
         try:
@@ -286,7 +288,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
                 call.abort()
 
     async def _send_or_redirect(self, request: httpx2.Request) -> httpx2.Request | None:
-        """Send it. Return the request to send instead if the server redirects within its origin."""
+        """Send a notification. Return the request to send next if the server redirects within its origin, or None."""
         response = await self._notify(request)
         if response is None:
             return None
@@ -302,7 +304,10 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         return httpx2.Request("POST", url, headers=request.headers, content=request.content)
 
     async def _notify(self, request: httpx2.Request) -> httpx2.Response | None:
-        """Send a notification, which is answered with only a status. None = the server did not accept it."""
+        """Send a notification, and return the response, which has only a status.
+
+        If the server does not accept the notification, report the server as stuck and return None.
+        """
         try:
             async with asyncio.timeout(self._timing.notice_timeout):
                 return await self._answered(request, read=self._timing.notice_timeout)
@@ -311,7 +316,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
             return None
 
     async def _answered(self, request: httpx2.Request, *, read: float | None) -> httpx2.Response:
-        """Return the response as it begins; wait `read` seconds at most for each piece."""
+        """Return the response once it begins. Wait at most `read` seconds for each piece of it."""
         spans = request.extensions.get("timeout", {}) | {"read": read}
         if request.method == "DELETE":  # the end of the session; the server need not confirm it
             spans = dict.fromkeys(("connect", "read", "write", "pool"), _GOODBYE_TIMEOUT)
@@ -336,7 +341,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
             web_allow_private=True, web_connect_timeout=self._settings.web_connect_timeout
         )
         try:
-            # As it is sent to the server: Python would write the letters of other scripts by an older rule.
+            # The encoded name, as it is sent to the server: Python would encode other scripts by an older standard.
             addresses = await resolve(url.raw_host.decode("ascii"), port, settings=everywhere)
         except ToolFailed:
             raise ServerUnavailable("its host was not found") from None
@@ -346,6 +351,6 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
 
 
 def _message(request: httpx2.Request) -> dict[str, Any]:
-    """Return the message of the request; empty for none."""
+    """Return the JSON message that the request contains, or an empty dict if it contains none."""
     message = json.loads(request.content) if request.method == "POST" else {}
     return message if isinstance(message, dict) else {}

@@ -1,4 +1,4 @@
-"""Filters the messages of one server: late answers are counted and dropped, a flood ends the connection."""
+"""Filters the messages of one server: it counts and removes late responses, and ends the connection after a flood."""
 
 import time
 from collections.abc import AsyncIterator, Callable
@@ -30,12 +30,12 @@ _LIST_STUB = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 
 
 class MessageFilter:
-    """Inspects the messages of one connection. `late_answers` counts answers to abandoned requests.
+    """Inspects the messages of one connection. `late_answers` counts the responses to abandoned requests.
 
-    It removes tools that break the protocol from a list. The SDK would refuse the whole list.
-    Once `protocol_version` is known, `invalid_tools` names them.
+    The filter removes tools that violate the protocol from a list, because the SDK would refuse the whole list.
+    `invalid_tools` contains their names. `protocol_version` must be set before the tools are listed.
 
-    `on_flood` is called once, with a clause, when the server sends more than it may; nothing is read after that.
+    `on_flood` is called once, with a clause, when the server sends more than it may. Nothing is read after that.
     """
 
     def __init__(
@@ -52,9 +52,9 @@ class MessageFilter:
         self._allowance = float(timing.most_messages)
         self._counted_at = time.monotonic()
         self._given_up: dict[str, RequestState | None] = {}
-        self._lists: set[Any] = set()  # the ids of requests for the tools
-        self._calls: set[str] = set()  # those of calls
-        self._unanswered = 0  # requests of the server
+        self._lists: set[Any] = set()  # the ids of requests that list tools
+        self._calls: set[str] = set()  # the ids of tool calls
+        self._unanswered = 0  # requests of the server that have no response yet
         self.protocol_version = ""
         self.invalid_tools: dict[str, None] = {}
 
@@ -75,7 +75,7 @@ class MessageFilter:
                 self._forget(next(iter(self._given_up)))
 
     def answered(self, item: SessionMessage) -> None:
-        """Record that an answer to a request of the server was sent."""
+        """Record that the message was sent, if it is a response to a request of the server."""
         if isinstance(item.message, JSONRPCResponse | JSONRPCError):
             self._unanswered -= 1
 
@@ -111,7 +111,7 @@ class MessageFilter:
         return True
 
     def _take_error_text(self, message: JSONRPCMessage) -> None:
-        """Hide the text of a failed call from the SDK, which would put it into a trace."""
+        """Move the error message of a failed call to `data`, because the SDK would put the message into a trace."""
         if not isinstance(message, JSONRPCResponse | JSONRPCError):
             return
         is_of_call = str(message.id) in self._calls
@@ -121,7 +121,7 @@ class MessageFilter:
 
     def _forget(self, request_id: str) -> None:
         if request_state := self._given_up.pop(request_id):
-            request_state.late_answer.cancel()  # unless it has come
+            request_state.late_answer.cancel()  # has no effect if the response has arrived
 
     def _drop_invalid_tools(self, result: dict[str, Any]) -> None:
         tools = result.get("tools")
@@ -130,7 +130,7 @@ class MessageFilter:
         valid_tools = []
         for tool in tools[: self._timing.most_tools]:
             if self._is_valid_tool(tool):
-                # The SDK would check results against it on the event loop, with every pattern in it.
+                # The SDK would check results against this schema on the event loop, and run every pattern in it.
                 tool.pop("outputSchema", None)
                 valid_tools.append(tool)
             else:
@@ -138,7 +138,7 @@ class MessageFilter:
         result["tools"] = valid_tools
 
     def _is_valid_tool(self, tool: Any) -> bool:
-        """Validate this tool alone; the SDK validates the rest of the list once."""
+        """Return whether a list that contains only this tool follows the protocol."""
         try:
             page = {**_LIST_STUB, "tools": [tool]}
             validate_server_result("tools/list", self.protocol_version, page)
@@ -157,7 +157,7 @@ class MessageFilter:
             raise anyio.ClosedResourceError
 
     def _count_request(self) -> None:
-        """Bound the requests that wait: the SDK keeps a task for each until its answer has left."""
+        """Limit the server's open requests, because the SDK keeps a task for each until the response is sent."""
         self._unanswered += 1
         if self._unanswered > self._timing.most_unanswered:
             self._on_flood("it does not read the answers to its requests")

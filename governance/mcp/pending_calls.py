@@ -26,31 +26,32 @@ logger = logging.getLogger(__name__)
 _NO_LIMIT = 1e9  # seconds; effectively unlimited, because the executor limits the time
 _REPORT_LENGTH = 500
 _LAST_WORDS = 1.0
-_WORDLESS = "Server returned an error response"  # the SDK's own words for a status
+_WORDLESS = "Server returned an error response"  # the SDK's message for a response that has only an HTTP status
 
 
 class PendingCalls:
-    """Sends calls to the server. A cancel releases the caller immediately. `ended` resolves with a clause when the
-    session is over.
+    """Sends the calls of one session to its server. A cancel releases the caller of a call immediately.
+
+    `ended` is the future that resolves with a clause when the session is over.
     """
 
     def __init__(self, server_name: str, *, ended: "asyncio.Future[str]") -> None:
         self._server_name = server_name
         self._ended = ended
         self._answers: dict[asyncio.Task[None], asyncio.Future[McpResult]] = {}
-        self._states: set[CallState] = set()  # of calls that the server may still work on
+        self._states: set[CallState] = set()  # the calls on which the server may still be working
 
     def __len__(self) -> int:
         return len(self._answers)
 
     @property
     def running(self) -> "set[asyncio.Task[None]]":
-        """The tasks that wait for answers."""
+        """The tasks that are waiting for responses."""
         return set(self._answers)
 
     @property
     def sole(self) -> CallState | None:
-        """The one call that the server can be working on; None if there may be several, or none."""
+        """The only call on which the server can be working, or None if there are several or none."""
         return next(iter(self._states)) if len(self._states) == 1 else None
 
     @property
@@ -67,17 +68,18 @@ class PendingCalls:
         report: Report,
         ask: AskForm,
     ) -> McpResult:
-        """Return the tool's answer. A cancel notifies the server, and does not wait for it.
+        """Call a tool and return its result. If the caller is cancelled, notify the server without waiting for it.
 
         Raises:
-            MayStillRun: the call was cancelled; the tool may not stop.
+            MayStillRun: the call was cancelled after it was sent, so the tool may still be running.
             RequestNotSent: the call was cancelled, or the session ended, before it was sent.
-            ServerUnavailable: the session ended before the answer came.
-            ResponseLost: the response is invalid, or an error that leaves open whether the tool ran.
+            ServerUnavailable: the session ended before the response arrived.
+            ResponseLost: the response is invalid, or is an error that leaves open whether the tool ran.
+            ResultRefused: the result contains numbers that JSON does not have.
             ToolFailed: the server refused the call, or the arguments cannot be written as JSON.
         """
         try:
-            # An error in the SDK's writer would end the session, with the calls of other people.
+            # An error in the SDK's writer would end the session, and with it the calls of other people.
             pydantic_core.to_json(arguments)
         except ValueError:
             raise ToolFailed("The arguments cannot be written as JSON.") from None
@@ -97,7 +99,7 @@ class PendingCalls:
             return await answer
         except (asyncio.CancelledError, ServerUnavailable) as error:
             is_new = request_state.withdraw()
-            asking.cancel()  # the SDK tells the server
+            asking.cancel()  # the SDK notifies the server
             if not is_new and isinstance(error, asyncio.CancelledError):
                 is_given_up = True
                 request_state.late_answer.add_done_callback(
@@ -115,13 +117,13 @@ class PendingCalls:
                 self._forget_state(request_state)
 
     def fail(self, reason: str) -> None:
-        """Fail all callers, because the session is over."""
+        """Raise `ServerUnavailable` in all callers, because the session is over."""
         for asking, answer in list(self._answers.items()):
             _fail(answer, ServerUnavailable(reason))
             asking.cancel()
 
     async def finished(self, *, within: float) -> None:
-        """Wait for the tasks, whose results are not needed."""
+        """Wait up to `within` seconds for the tasks to end. Their results are not needed."""
         if self._answers:
             await asyncio.wait(set(self._answers), timeout=within)
 
@@ -145,8 +147,8 @@ class PendingCalls:
             result = await client.call_tool(
                 tool_name, arguments, read_timeout_seconds=_NO_LIMIT, progress_callback=on_progress
             )
-            self._forget_state(request_state)  # it asks nothing any more
-            read = await run_in_thread(read_result, result)  # it may be megabytes
+            self._forget_state(request_state)  # a call with a result asks no more questions
+            read = await run_in_thread(read_result, result)  # the result may be very large
         except MCPError as error:
             _fail(answer, await self._failure_of(error, request_state))
         except ResultRefused as refused:
@@ -162,11 +164,11 @@ class PendingCalls:
                 answer.set_result(read)
 
     async def _failure_of(self, error: MCPError, request_state: RequestState) -> Exception:
-        """Return the exception of a call that the server answered with an error, or not at all."""
+        """Return the exception for a call to which the server responded with an error, or not at all."""
         if request_state.failure:
             return self._lost(request_state)
         if error.code == types.CONNECTION_CLOSED:
-            # The session may be ending: then its own reason is the better answer.
+            # If the session is ending, `fail` reports the reason for that, which explains more than this error.
             await asyncio.wait({self._ended}, timeout=_LAST_WORDS)
         is_wordless = error.code == types.INTERNAL_ERROR and error_text(error) == _WORDLESS
         status = request_state.status if is_wordless else None

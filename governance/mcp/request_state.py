@@ -1,4 +1,4 @@
-"""Whether a request was sent; a call that was withdrawn before never started (C13)."""
+"""Records whether a request was sent. A call that was withdrawn before it was sent never started (C13)."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,16 +12,17 @@ Report = Callable[[Progress], None]
 
 
 class RequestState:
-    """One outgoing request: it is either sent or withdrawn, whichever happens first.
+    """An outgoing request, which is either sent or withdrawn, whichever happens first.
 
-    `late_answer` is resolved with a result that arrives after its caller left, and cancelled once none can arrive.
+    `late_answer` resolves with a result that arrives after the caller has left. It is cancelled once no result can
+    arrive any more.
     """
 
     def __init__(self) -> None:
         self._is_sent = False
         self._is_withdrawn = False
         self.status: int | None = None  # the status of an HTTP error response
-        self.failure = ""  # why there is no answer, as a clause
+        self.failure = ""  # a clause that says why there is no response
         self.late_answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
     @property
@@ -46,17 +47,16 @@ class RequestState:
 
 
 class CallState(RequestState):
-    """A pending tool call, which may take several requests; `ask` shows a form to the person that it works for."""
+    """A pending tool call, which may need several requests. `ask` shows a form to the person for whom the call runs."""
 
     def __init__(self, *, ask: AskForm, report: Report) -> None:
         super().__init__()
-        self.is_over = False  # the server has answered, or cannot any more
+        self.is_over = False  # whether the server has responded, or no longer can
         self.ask = ask
         self.report = report
 
 
-RequestStates = dict[Any, RequestState]  # of one connection, by the id of the request
+RequestStates = dict[Any, RequestState]  # the requests of one connection, by their ids
 
-current_request: ContextVar[CallState | None] = ContextVar(
-    "current_request", default=None
-)  # by the running task
+# The call for which the current task sends requests.
+current_request: ContextVar[CallState | None] = ContextVar("current_request", default=None)

@@ -1,4 +1,4 @@
-"""The body of one HTTP response of an MCP server. It is bounded, and ends for the reader when its request is aborted."""
+"""The body of an HTTP response of an MCP server. Its size is limited, and it ends when its request is aborted."""
 
 import asyncio
 import json
@@ -15,11 +15,11 @@ _CANCELLED = -32800  # the code of language servers for a cancelled request
 
 
 class ResponseStream(httpx2.AsyncByteStream):
-    """Passes on the body. `on_close` is called when its reader has finished.
+    """A stream that passes on the body of a response. `on_close` is called when the reader has finished.
 
-    If `on_break` is set, a document that breaks off ends with our own error response instead of an exception. The size
-    of a single document is limited here. A stream of events has no end: its reader limits the size of each event, and a
-    throttle limits them all together.
+    If `on_break` is set, it is called when the connection of a single document breaks, and the body then ends with our
+    own error response instead of an exception. The size of a single document is limited here. A stream of events has no
+    end, so its reader limits the size of each event, and a throttle limits the rate of all events together.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class ResponseStream(httpx2.AsyncByteStream):
         on_close: Callable[[], object],
     ) -> None:
         content_type = response.headers.get("content-type", "")
-        # A redirect or an error is read as a whole, whatever it says that it is.
+        # A redirect or an error is read as a single document, whatever its content type is.
         self.is_stream = response.is_success and content_type.lower().startswith(
             "text/event-stream"
         )
@@ -74,7 +74,7 @@ class ResponseStream(httpx2.AsyncByteStream):
         await self._response.aclose()
 
     async def _copy(self) -> None:
-        """Read in a separate task, so that an abort never interrupts a read."""
+        """Read the body in a separate task, so that an abort can stop it without interrupting the reader."""
         size = 0
         try:
             async for piece in self._stream:
@@ -85,7 +85,8 @@ class ResponseStream(httpx2.AsyncByteStream):
                 if self.is_stream:
                     await self._throttle.wait_after(piece)
         except httpx2.TransportError as error:
-            if self.on_break is None or self.is_stream:  # of a stream, the SDK notes the end itself
+            # The SDK itself handles a broken event stream.
+            if self.on_break is None or self.is_stream:
                 await self._pieces.put(error)
                 return
             self.on_break(error)
@@ -102,11 +103,14 @@ class ResponseStream(httpx2.AsyncByteStream):
 
 
 def last_event(request_id: Any) -> bytes:
-    """Return the event with which to end a stream whose request was aborted."""
+    """Return an event with an error response, which ends a stream whose request was aborted."""
     return b"\n\nevent: message\ndata: " + last_document(request_id) + b"\n\n"
 
 
 def last_document(request_id: Any) -> bytes:
-    """Return the document that ends a response whose request was aborted; it is invalid after a partial document."""
+    """Return an error response, which ends a body whose request was aborted.
+
+    If part of another document precedes it, the whole body is not valid JSON.
+    """
     error = {"code": _CANCELLED, "message": "cancelled"}
     return json.dumps({"jsonrpc": "2.0", "id": request_id, "error": error}).encode()

@@ -1,4 +1,4 @@
-"""Turns an MCP server's answer into the text that the model reads, and shows its images."""
+"""Converts the result of a call to an MCP server into the text that the chat model reads, and shows its images."""
 
 import base64
 import binascii
@@ -29,18 +29,18 @@ from governance.mcp.error_messages import status_clause
 from governance.mcp.errors import ResponseLost
 from governance.threads import run_in_thread
 
-LONGEST_RESULT = 1_000_000  # characters; the executor keeps fewer, this bounds the copies before it
+LONGEST_RESULT = 1_000_000  # characters; the executor keeps fewer, but this limits the copies that are made before
 _LONGEST_ERROR = 2_000
 _DID_NOT_RUN = frozenset({METHOD_NOT_FOUND, INVALID_PARAMS})
 _TURNED_AWAY = frozenset({401, 403, 429})
 _REPEATED = object()
-_LEVELS = 4  # of structured content, in which repeated text is looked for
+_LEVELS = 4  # how deep structured content is searched for repeated text
 _UNREAD = "; no tool here can read it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncodedImage:
-    """An image as received, in base64. Its type is detected from its bytes."""
+    """An image in base64, as it was received. Its type is detected from its bytes."""
 
     data: str
 
@@ -55,13 +55,13 @@ class EncodedImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpResult:
-    """A server's answer: texts, and images that are not shown yet."""
+    """The result of a call to an MCP server: texts, and images that are not shown yet."""
 
     parts: tuple[str | EncodedImage, ...]
     is_error: bool = False
 
     async def as_text(self, show: Show) -> str:
-        """Show the images and return the answer as text. Raise `ToolFailed` with that text if the tool failed."""
+        """Show the images and return the result as text. Raise `ToolFailed` with that text if the tool failed."""
         lines: list[str] = []
         for part in self.parts:
             lines.append(part if isinstance(part, str) else await part.show(show, name="image"))
@@ -72,7 +72,9 @@ class McpResult:
 
 
 def read_result(result: CallToolResult) -> McpResult:
-    """Read a result; repetitions in its structured content are removed. Reading a large result is slow.
+    """Convert a result of the SDK, without the parts of its structured content that repeat its text.
+
+    This is slow for a large result.
 
     Raises:
         ResultRefused: the result contains numbers that JSON does not have.
@@ -87,7 +89,7 @@ def read_result(result: CallToolResult) -> McpResult:
 
 
 def error_text(error: MCPError) -> str:
-    """Return the message of an error. A call's error has it in `data`, which the SDK does not trace."""
+    """Return the message of an error. For a tool call it is in `data`, which the SDK does not put into traces."""
     message = error.message or error.data
     return message if isinstance(message, str) else ""
 
@@ -95,14 +97,14 @@ def error_text(error: MCPError) -> str:
 def failure_of(
     server_name: str, error: MCPError, *, status: int | None = None
 ) -> ToolFailed | ResponseLost:
-    """Return the exception for a protocol error; its text is for the caller.
+    """Return the exception for a protocol error. Its message is for the caller.
 
-    `status` is the HTTP status of a response without a protocol message. Only if the server refused the call itself
-    is it known that the tool did not run (C13).
+    `status` is the HTTP status of a response without a protocol message. `ToolFailed` is returned only if the server
+    refused the call itself, because otherwise the tool may have run (C13).
     """
     if error.code == CONNECTION_CLOSED:
         return ResponseLost(f"The MCP server {server_name!r} broke off before it had answered.")
-    if error.code == PARSE_ERROR:  # as the SDK wraps it; our own message goes to the log
+    if error.code == PARSE_ERROR:  # the SDK could not parse the response; it logs the details
         return ResponseLost(f"The answer of the MCP server {server_name!r} could not be read.")
     if status is not None:
         words = f"The MCP server {server_name!r} did not take the call: {status_clause(status)}."
@@ -129,7 +131,7 @@ def _part(block: ContentBlock) -> str | EncodedImage:
         about = f": {block.description}" if block.description else ""
         is_of_web = block.uri.lower().startswith(
             ("http://", "https://")
-        )  # it may be an invalid address
+        )  # not parsed, because the address may be invalid
         dead_end = "" if is_of_web else _UNREAD
         return f"[resource {block.name} at {block.uri}{about}{dead_end}]"
     resource = block.resource
@@ -143,7 +145,7 @@ def _part(block: ContentBlock) -> str | EncodedImage:
 def _without(value: Any, *, texts: set[str], levels: int = _LEVELS) -> Any:
     """Return the structured content without the parts that the text already contains; `_REPEATED` if nothing is left.
 
-    Each level writes all below it once more, so deep ones are left as they are.
+    Each level serializes everything below it once more, so levels below the first `levels` are returned unchanged.
     """
     if levels == 0:
         return value
@@ -159,7 +161,10 @@ def _without(value: Any, *, texts: set[str], levels: int = _LEVELS) -> Any:
 
 
 def _texts_in(texts: list[str]) -> set[str]:
-    """Return the texts, and the values that they are the JSON of, as the protocol recommends."""
+    """Return the texts, and for each text that is JSON, its normalised form.
+
+    The protocol recommends that servers repeat structured content as JSON in a text.
+    """
     stripped_texts = {stripped for text in texts if (stripped := text.strip())}
     for text in texts:
         try:
@@ -172,7 +177,7 @@ def _texts_in(texts: list[str]) -> set[str]:
 def _as_json(value: Any) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False, default=str)
-    except ValueError as error:  # NaN, which the SDK reads
+    except ValueError as error:  # NaN or infinity, which the SDK accepts
         raise ResultRefused("not_json", str(error)) from None
 
 

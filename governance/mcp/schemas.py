@@ -1,7 +1,7 @@
-"""Checks schemas that servers send, and inputs against them; problems are clauses.
+"""Checks the schemas that servers send, and checks inputs against them. Each problem is a clause.
 
-A schema is untrusted data, so no reference is fetched, no pattern is run, and a check takes a bounded number of steps.
-The server itself checks the rest.
+A schema is untrusted data, so no reference in it is fetched, no pattern in it is run, and a check takes a limited
+number of steps. The server itself checks the rest.
 """
 
 import json
@@ -22,10 +22,11 @@ from governance.core.excerpts import shortened
 
 logger = logging.getLogger(__name__)
 
-LONGEST_SCHEMA = 100_000  # characters; every request to a chat model carries it
+LONGEST_SCHEMA = 100_000  # characters; every request to a chat model contains the schema
 _MOST_STEPS = 20_000
-_MOST_SCHEMA_STEPS = 400_000  # in a thread
-_ITEMS_PER_STEP = 10  # of a list or an object: what takes as long as one keyword, with room
+_MOST_SCHEMA_STEPS = 400_000  # more than above, because this check runs in a thread
+# The number of items of a list or an object that take at most as long to check as one keyword.
+_ITEMS_PER_STEP = 10
 _CHARACTERS_PER_STEP = 1_000
 _MOST_PROBLEMS = 10
 _LONGEST_CLAUSE = 200
@@ -50,11 +51,11 @@ Keyword = Callable[[Any, Any, Any, Any], Iterator[ValidationError] | None]
 
 
 class _TooManySteps(Exception):
-    """The schema asks for more than a check may take."""
+    """The check needs more steps than it may take."""
 
 
 def schema_problem(schema: Mapping[str, Any]) -> str:
-    """Return a clause on why a chat model cannot get the schema; empty if it can."""
+    """Return a clause that says why the schema cannot be sent to a chat model, or an empty string if it can."""
     if schema.get("type") != "object":
         return "its input is no object"
     try:
@@ -66,13 +67,16 @@ def schema_problem(schema: Mapping[str, Any]) -> str:
             return "" if metaschema.is_valid(schema) else "its schema is not valid"
     except _TooManySteps:
         return "its schema is too long"
-    except Exception:  # foreign data may raise any exception in the library
+    except Exception:  # untrusted data may make the library raise any exception
         logger.debug("A schema cannot be used", exc_info=True)
         return "its schema is not valid"
 
 
 def input_problems(schema: Mapping[str, Any], call_input: Mapping[str, Any]) -> str:
-    """Return a clause for each wrong field of the input, without its value; empty if all are valid."""
+    """Return clauses on the invalid fields of the input, without their values.
+
+    The string is empty if no problem is found, or if the input cannot be checked completely.
+    """
     try:
         kind = _careful(validator_for(schema, default=Draft202012Validator), unchecked=_UNCHECKED)
         errors = kind(schema, registry=_registry_of(schema)).iter_errors(dict(call_input))
@@ -80,15 +84,16 @@ def input_problems(schema: Mapping[str, Any], call_input: Mapping[str, Any]) -> 
             return "; ".join(_clause(error) for error in islice(errors, _MOST_PROBLEMS))
     except (
         Exception
-    ):  # too many steps, a reference to elsewhere, or anything else that the schema holds
+    ):  # too many steps, an external reference, or anything else that the schema may contain
         logger.debug("An input was not checked to its end", exc_info=True)
         return ""
 
 
 def _registry_of(schema: Mapping[str, Any]) -> Registry[Any]:
-    """Return what references may lead to: the schema alone, searched once for names of its parts.
+    """Return a registry in which references can only lead to parts of the schema itself.
 
-    The library would search it again for each reference. Without a registry it would fetch references from the network.
+    The schema is searched for named parts once, because the library would search it again for each reference. Without a
+    registry, the library would fetch references from the network.
     """
     resource = Resource.from_contents(schema, default_specification=DRAFT202012)
     registry: Registry[Any] = Registry().with_resource(resource.id() or "", resource)
@@ -97,7 +102,7 @@ def _registry_of(schema: Mapping[str, Any]) -> Registry[Any]:
 
 @contextmanager
 def _at_most(steps: int) -> Iterator[None]:
-    """Limit the total steps of the checks inside the block."""
+    """Limit the total number of steps that the checks in the block take."""
     token = _remaining.set(steps)
     try:
         yield
@@ -107,7 +112,7 @@ def _at_most(steps: int) -> Iterator[None]:
 
 @cache
 def _careful(kind: Any, *, unchecked: frozenset[str] = frozenset()) -> Any:
-    """Return the validator with every keyword counted, and without some of them."""
+    """Return a validator class that counts the steps of every keyword, and does not check those in `unchecked`."""
     checks = kind.VALIDATORS | {"uniqueItems": _unique_items}
     careful = extend(
         kind,
@@ -117,7 +122,7 @@ def _careful(kind: Any, *, unchecked: frozenset[str] = frozenset()) -> Any:
     def evolve(validator: Any, **changes: Any) -> Any:
         schema = changes["schema"]
         _take(1 + _length(schema) // _ITEMS_PER_STEP)
-        # A part of a schema with a `$schema` would be checked by the library's own validator.
+        # The library would check a part that has a `$schema` with its own validator, which counts no steps.
         if isinstance(schema, dict) and "$schema" in schema:
             changes["schema"] = {name: part for name, part in schema.items() if name != "$schema"}
         return kind.evolve(validator, **changes)
@@ -135,7 +140,7 @@ def _counted(name: str, check: Keyword, *, unchecked: frozenset[str]) -> Keyword
         if name in unchecked or (needs_patterns and "patternProperties" in unchecked):
             return
         for error in check(validator, value, instance, schema) or ():
-            # Its message holds the instance, and what was expected of it.
+            # The message contains the instance and the expected value, so it may be long.
             _take(len(error.message) // _CHARACTERS_PER_STEP)
             yield error
 
@@ -156,7 +161,7 @@ def _take(steps: int) -> None:
 def _unique_items(
     validator: Any, is_unique: Any, instance: Any, schema: Any
 ) -> Iterator[ValidationError]:
-    """Find what repeats; the library compares each item with each other one if it cannot sort them."""
+    """Report repeated items without comparing all pairs, which the library does if it cannot sort the items."""
     if is_unique and isinstance(instance, list):
         different = {json.dumps(item, sort_keys=True) for item in instance}
         if len(different) < len(instance):
@@ -165,7 +170,10 @@ def _unique_items(
 
 def _clause(error: ValidationError) -> str:
     path = ".".join(map(str, error.absolute_path)) or "input"
-    if error.validator in {"required", "additionalProperties"}:  # these name properties only
+    if error.validator in {
+        "required",
+        "additionalProperties",
+    }:  # their messages contain only names of properties
         return f"{_part(path)}: {_part(error.message)}"
     value = json.dumps(error.validator_value, ensure_ascii=False, default=str)
     words = _WORDS.get(str(error.validator), f"does not satisfy {error.validator} {{}}")

@@ -1,8 +1,8 @@
-"""One session with an MCP server: a single task owns it from open to close (invariant 9).
+"""A session with an MCP server. A single task owns it from open to close (invariant 9).
 
-Callers never wait inside its cancel scopes. A call is a task of the session; its caller waits for a future and can
-leave immediately. When a caller leaves, the SDK sends `notifications/cancelled`. When the session ends, every caller
-gets the reason.
+Callers never wait inside the session's cancel scopes. Each call runs in a task of the session, and its caller waits for
+a future, so it can leave immediately. When a caller leaves, the SDK sends `notifications/cancelled`. When the session
+ends, every caller gets the reason.
 """
 
 import asyncio
@@ -41,19 +41,22 @@ for _name in ("mcp.client", "mcp.shared"):
 
 _INVALID = "its definition does not follow the protocol"
 _NEEDS_TASK = "it runs only as a task of the protocol, which is not supported here"
-LONGEST_INSTRUCTIONS = 4_000  # characters; every request of an agent that reads them carries them
+# In characters. The length is limited because every request of an agent that reads the instructions contains them.
+LONGEST_INSTRUCTIONS = 4_000
 _MOST_PAGES = 100
-_LIST_SHARE = 10  # a list that changes is let alone so many times as long as it took to read,
-_LONGEST_LIST_PAUSE = 60.0  # seconds at most
+# The pause before a changed list is read again, as a multiple of the time that the last read took.
+_LIST_SHARE = 10
+_LONGEST_LIST_PAUSE = 60.0  # seconds
 _LISTEN_AGAIN = 5.0
 
 
 class McpSession:
-    """Starts with `begin`. `ready` resolves when the tools are known, `ended` (with a clause) when the session is over.
+    """A session, which starts with `begin`.
 
-    `stuck` resolves with a clause when the server accepts no messages. Pending calls may still end; new ones need
+    `ready` resolves when the tools are known, and `ended` resolves with a clause when the session is over. `stuck`
+    resolves with a clause when the server accepts no more messages: pending calls may still end, but new ones need
     another session. `on_instructions` is called once, `on_tools` with every new list of tools. `is_cautious` skips the
-    probe for the newest protocol, which some old servers do not survive.
+    probe for the newest protocol, which makes some old servers fail.
     """
 
     def __init__(
@@ -91,16 +94,16 @@ class McpSession:
 
     @property
     def late_answers(self) -> int:
-        """The number of answers that came after their callers had left."""
+        """The number of responses that arrived after their callers had left."""
         return self._filter.late_answers
 
     @property
     def stuck(self) -> "asyncio.Future[str]":
-        """Resolves with the reason when the server accepts no new messages."""
+        """The future that resolves with the reason when the server accepts no more messages."""
         return self._transport.stuck
 
     async def unused(self) -> None:
-        """Wait until no call is left, or the session is over."""
+        """Wait until no call is pending, or the session is over."""
         while len(self._calls) and not self.ended.done():
             ends: set[asyncio.Future[Any]] = {self.ended, *self._calls.running}
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -113,14 +116,14 @@ class McpSession:
         )
 
     def close(self, reason: str) -> None:
-        """Start closing the session; callers get `reason`, a clause, immediately."""
+        """Start to close the session. Its callers immediately get `reason`, which is a clause."""
         self._closed_because = self._closed_because or reason
         self._settle(reason)
         if self._owner is not None:
             self._owner.cancel()
 
     async def closed(self, *, within: float) -> bool:
-        """Wait for the end of the session and its tasks. Return whether it has ended."""
+        """Wait up to `within` seconds for the session and its tasks to end. Return whether they have ended."""
         if self._owner is None:
             return True
         await asyncio.wait({self._owner}, timeout=within)
@@ -137,11 +140,12 @@ class McpSession:
         """Call one of the server's tools and return its result.
 
         Raises:
-            MayStillRun: the call was cancelled; the tool may not stop.
+            MayStillRun: the call was cancelled after it was sent, so the tool may still be running.
             RequestNotSent: the call was cancelled, or the session ended, before it was sent.
-            ServerUnavailable: the session ended before the answer came.
-            ResponseLost: the response is invalid, or an error that leaves open whether the tool ran.
-            ToolFailed: the server refused the call.
+            ServerUnavailable: the session ended before the response arrived.
+            ResponseLost: the response is invalid, or is an error that leaves open whether the tool ran.
+            ResultRefused: the result contains numbers that JSON does not have.
+            ToolFailed: the server refused the call, or the arguments cannot be written as JSON.
         """
         if self._client is None or self.ended.done():
             raise RequestNotSent(
@@ -164,7 +168,7 @@ class McpSession:
                 try:
                     await self._serve(client)
                 except ServerUnavailable as gone:
-                    self._settle(gone.reason)  # before all the closing
+                    self._settle(gone.reason)  # before the client closes, which takes time
                     raise
         except asyncio.CancelledError:
             reason = self._closed_because or "it was closed"
@@ -213,7 +217,7 @@ class McpSession:
             )
 
     async def _list(self, client: Client) -> list[FoundTool]:
-        """Return the tools, each name once; an invalid tool has only a name and its problem."""
+        """Return the tools without duplicate names. An invalid tool has only a name and its problem."""
         tools_by_name: dict[str, types.Tool] = {}
         cursor: str | None = None
         most, invalid_tools = self._timing.most_tools, self._filter.invalid_tools
@@ -226,7 +230,7 @@ class McpSession:
             if cursor is None or not count < len(tools_by_name) + len(invalid_tools) < most:
                 break
         refused = [FoundTool(name=name, problem=_INVALID) for name in invalid_tools]
-        # One at a time, so that the end of the session is soon the end of the work.
+        # One at a time, so that little work continues after the session has ended.
         usable = [await run_in_thread(_found, tool) for tool in tools_by_name.values()]
         return [*usable, *refused][:most]
 
@@ -235,7 +239,7 @@ class McpSession:
             self._wake.set()
 
     async def _listen(self, client: Client) -> None:
-        """Keep a subscription open: in the newest protocol, a server only notifies clients that subscribe."""
+        """Keep a subscription open, because in the newest protocol a server notifies only clients that subscribe."""
         while True:
             with suppress(SubscriptionLost, MCPError, TimeoutError):
                 async with client.listen(tools_list_changed=True) as subscription:
@@ -254,7 +258,7 @@ class McpSession:
         return explain(error)
 
     def _settle(self, reason: str) -> None:
-        """Resolve all waiting futures with the reason of the session's end."""
+        """Pass the reason for the session's end to everything that waits for the session or for a call."""
         if not self.ended.done():
             self.ended.set_result(reason)
         if not self.ready.done():

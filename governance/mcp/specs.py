@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-LONGEST_TOOL_NAME = 64  # what the providers of chat models take
+LONGEST_TOOL_NAME = 64  # the longest name that all providers of chat models accept
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -18,19 +18,18 @@ class Transport(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSpec:
-    """One configured server. It contains no secrets, only the names of their variables: see `headers` and
-    `environment`.
+    """The configuration of one server, without secrets: it only names the environment variables that contain them.
 
-    `headers` maps a header to the environment variable with its value; `environment` names variables that a command
-    gets. `timeout` in seconds is the declared timeout of its tools: None = undeclared, 0 = no limit. `max_running`
-    limits the calls of all its tools together. An empty `allowed_tools` = every tool. A server that names variables it
-    may not receive (`unlisted`) is not connected.
+    `headers` maps each header to the environment variable that contains its value. `environment` names the variables
+    that a command receives. `timeout` is the limit that the server's tools declare, in seconds: None means that they
+    declare none, 0 means no limit. `max_running` limits the calls of all its tools together. If `allowed_tools` is
+    empty, every tool is allowed. A server is not connected if it names variables that it may not receive (`unlisted`).
 
-    With `asks_people`, its running calls may show forms to the person for whom they work.
+    If `asks_people` is true, the server's running calls may show forms to the person for whom they run.
 
-    `read_only_tools` are trusted to be read-only if the server says so; None = the tools that its first list marks so.
-    With `uses_instructions` agents read the server's instructions. Neither affects the connection, so equality ignores
-    both.
+    `read_only_tools` are trusted to be read-only if the server marks them as such; None means the tools that its first
+    list marks. If `uses_instructions` is true, agents read the server's instructions. Neither affects the connection,
+    so equality ignores both.
     """
 
     id: int
@@ -51,7 +50,7 @@ class ServerSpec:
     uses_instructions: bool = field(default=False, compare=False)
 
     def allows(self, tool_name: str) -> bool:
-        """Whether the server's tool with this name may be used."""
+        """Return whether the server's tool with this name may be used."""
         return not self.allowed_tools or tool_name in self.allowed_tools
 
     def local_name(self, tool_name: str) -> str:
@@ -67,7 +66,7 @@ class ServerSpec:
 class FoundTool:
     """A tool as its server describes it. `is_read_only` is the server's claim, not a proof.
 
-    `problem` is a clause on why it cannot be used, or empty.
+    `problem` is a clause that says why the tool cannot be used, or empty if it can.
     """
 
     name: str
@@ -84,11 +83,12 @@ class McpTiming:
 
     `connect_timeout` is long, because a command may first download itself. `ready_timeout` is how long turns wait for a
     server that connects for the first time, `return_timeout` for one whose attempts or sessions have failed.
-    `restart_timeout` is how long a call without a limit waits for its server;
-    others wait within their limit. A session gets no new calls once its server misses `notice_timeout` for a
-    notification, or `request_timeout` for reading. A server is disconnected after a burst of more than
-    `most_messages`, followed by more than `messages_per_second`. One message of more than `longest_message` bytes
-    disconnects it too. So do more than `most_unanswered` of its own requests whose answers it does not read.
+    `restart_timeout` is how long a call without a limit waits for its server; other calls wait within their limit.
+
+    A session gets no new calls once its server has not accepted a notification within `notice_timeout`, or has not read
+    its input within `request_timeout`. A server is disconnected if it sends more than `messages_per_second` after a
+    burst of `most_messages`, or a message of more than `longest_message` bytes. It is also disconnected if more than
+    `most_unanswered` of its own requests are open, because it does not read the responses.
     """
 
     connect_timeout: float = 60.0

@@ -1,9 +1,9 @@
-"""One MCP server as a child process: its own group, its streams, and an end that leaves no process (G2).
+"""Runs an MCP server as a child process in its own process group, and ends it so that no process is left (G2).
 
 The SDK's own transport is not used, because it does not expose the process: neither its exit status, nor its end while
-a child holds the pipes open. It accepts lines of any length, and copies the incomplete line with each piece. It drops
-an answer with invalid UTF-8, so the call waits until its limit. It does not report whether a request was sent, or
-that the server does not read. It takes four seconds to end a server that ignores SIGTERM.
+a child holds the pipes open. The SDK's transport also accepts lines of any length, and copies the incomplete line with
+each chunk. It drops a response with invalid UTF-8, so the call waits until its limit. It does not report whether a
+request was sent, or that the server has stopped reading. It takes four seconds to end a server that ignores SIGTERM.
 """
 
 import asyncio
@@ -39,16 +39,15 @@ logger = logging.getLogger(__name__)
 TAG_NAME = "TURNKEEPER_MCP"  # in the environment of a server and of its children
 _HARMLESS = ("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER")
 _CHUNK = 65_536
-_LAST_WORDS = (
-    0.2  # how long an exit status or the last lines are waited for once the other one is known
-)
+# Seconds to wait for the exit status once the output has ended, or for the last output once the process has ended.
+_LAST_WORDS = 0.2
 
 
 class StdioServer:
-    """Starts the command of a server and exchanges newline-delimited JSON with it; an asynchronous context manager.
+    """An asynchronous context manager that runs a server's command and exchanges newline-delimited JSON with it.
 
-    `ended` gets a clause when the streams are unusable: the process is gone, or sends garbage. `stuck` gets one when
-    the process does not read its input.
+    `ended` resolves with a clause when the streams become unusable, because the process has ended or sends garbage.
+    `stuck` resolves with a clause when the process does not read its input.
     """
 
     def __init__(
@@ -61,9 +60,9 @@ class StdioServer:
         self._spec = spec
         self._timing = timing
         self._tag = f"{TAG_NAME}={uuid.uuid4()}"
-        self._garbage = 0  # lines in a row
+        self._garbage = 0  # consecutive lines that are not messages
         self._has_logged_garbage = False
-        self._is_closing = False  # from then on, its end is our doing and no reason for anything
+        self._is_closing = False  # if it is set, the end of the process is not reported
         self._tasks: list[asyncio.Task[Any]] = []
         self._process: subprocess.Popen[bytes] | None = None
         self._lifeline: int | None = None
@@ -101,7 +100,7 @@ class StdioServer:
     async def _find_program(self, path: str) -> str:
         if not self._spec.command:
             raise ServerUnavailable("it has no command")
-        # In a thread, as it looks at the disk.
+        # In a thread, because it searches the disk.
         program = await run_in_thread(shutil.which, self._spec.command[0], path=path)
         if program is None:
             raise ServerUnavailable("its command was not found on this server")
@@ -126,7 +125,7 @@ class StdioServer:
             )
             await self._connect(ours, errors)
         except BaseException as error:
-            ours.close()  # a cancel may come before a transport owns it
+            ours.close()  # a cancel may arrive before a transport owns the socket
             if self._complaints is None:
                 errors.close()
             if isinstance(error, OSError | ValueError):
@@ -142,7 +141,7 @@ class StdioServer:
         return [*guarded, program, *self._spec.command[1:]]
 
     def _environment(self) -> dict[str, str]:
-        """Return only a few harmless variables of the server's and those that the row names."""
+        """Return the command's environment: a few harmless variables, those that the row names, and the tag."""
         if missing_names := [name for name in self._spec.environment if name not in os.environ]:
             raise ServerUnavailable(
                 f"the environment variable {missing_names[0]} is not set on this server"
@@ -167,14 +166,14 @@ class StdioServer:
             self._tasks.append(task)
 
     def _on_task_done(self, task: "asyncio.Task[None]") -> None:
-        """End the session if one of its tasks broke: otherwise every later call would wait until its limit."""
+        """End the session if one of its tasks failed, because otherwise every later call would wait until its limit."""
         if not task.cancelled() and (error := task.exception()) is not None:
             facts = {"server": self._spec.name}
             logger.error("Failed: %s", task.get_name(), exc_info=error, extra=facts)
             self.abort("the connection to it failed; the details are in the log")
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
-        """Pass on line after line; read nothing while a message is not taken."""
+        """Pass on each line. Stop reading until the receiver has accepted the previous message."""
         buffer = bytearray()
         throttle = Throttle(self._timing)
         try:
@@ -226,7 +225,7 @@ class StdioServer:
                 self.abort("it closed its input")
 
     async def _drained(self, writer: asyncio.StreamWriter) -> None:
-        """Wait until the server has read enough; report it as stuck if that takes too long."""
+        """Wait until the server has read enough of its input. Report it as stuck if that takes too long."""
         draining = asyncio.ensure_future(writer.drain())
         try:
             await asyncio.wait({draining}, timeout=self._timing.request_timeout)
@@ -240,14 +239,12 @@ class StdioServer:
         """Detect the end of the process, even while one of its children holds the streams open."""
         assert self._process is not None  # noqa: S101 - it was started
         status = await wait_for_exit(self._process)
-        await asyncio.wait(
-            {self._tasks[0]}, timeout=_LAST_WORDS
-        )  # its last message may be an answer
+        await asyncio.wait({self._tasks[0]}, timeout=_LAST_WORDS)  # the last line may be a response
         how = f"with exit code {status}" if status >= 0 else f"by signal {-status}"
         self.abort(f"it ended {how}")
 
     async def _exit_status(self, *, within: float) -> int | None:
-        """Return the exit status if the process ends shortly; else None."""
+        """Return the exit status if the process ends within `within` seconds, or else None."""
         if self._process is None:
             return None
         ending = asyncio.ensure_future(wait_for_exit(self._process))
@@ -256,7 +253,7 @@ class StdioServer:
         return self._process.poll()
 
     async def _close(self) -> None:
-        """Close its input, wait briefly, end the group, and release everything."""
+        """Close the server's input, wait briefly, end its process group, and release all resources."""
         self._is_closing = True
         if self._process is not None and self._lifeline is not None:
             await self._end(self._process)
@@ -284,7 +281,7 @@ class StdioServer:
             logger.warning("An MCP server outlived its connection", extra=facts)
 
     async def _to_the_end(self, work: Coroutine[Any, Any, None]) -> None:
-        """Finish the bounded work even if we are cancelled; then raise the cancellation."""
+        """Wait for the work, which is bounded, even if this task is cancelled; then raise the cancellation again."""
         task = asyncio.create_task(work, name=f"ending MCP server {self._spec.name}")
         try:
             await asyncio.shield(task)
@@ -294,7 +291,10 @@ class StdioServer:
 
 
 def _read_message(line: bytes) -> JSONRPCMessage | None:
-    """Return the message; None if the line is none. Lone surrogates, which JavaScript writes, are replaced."""
+    """Return the message in the line, or None if it contains none.
+
+    Lone surrogates, which JavaScript may write, are replaced.
+    """
     try:
         return jsonrpc_message_adapter.validate_json(line, by_name=False)
     except ValueError:
@@ -308,8 +308,8 @@ def _read_message(line: bytes) -> JSONRPCMessage | None:
 
 
 class _Complaints(asyncio.Protocol):
-    """Reads the server's stderr, so that it never blocks, and logs it for debugging."""
+    """Reads the server's stderr, so that the server never blocks, and logs it for debugging."""
 
     def data_received(self, data: bytes) -> None:
-        """Log a piece of the output."""
+        """Log the end of a chunk of the output."""
         logger.debug("An MCP server complains: %s", data[-2_000:].decode(errors="replace"))

@@ -4,8 +4,8 @@ import asyncio
 
 from governance.mcp.specs import McpTiming
 
-_BURST = 10.0  # seconds of reading that pass at once: the longest message is one of them
-_LINES = 5  # of a stream for each message, with room
+_BURST = 10.0  # seconds of reading that are allowed without a pause; the longest message uses all of them
+_LINES = 5  # how many lines one message may take in a stream, with a margin
 
 
 class Throttle:
@@ -17,7 +17,7 @@ class Throttle:
         self._paid_until = 0.0
 
     async def wait_after(self, piece: bytes) -> None:
-        """Wait until more may be read."""
+        """Wait until more may be read after `piece`."""
         now = asyncio.get_running_loop().time()
         lines = max(piece.count(b"\n"), piece.count(b"\r"))
         cost = max(len(piece) * self._seconds_per_byte, lines * self._seconds_per_line)

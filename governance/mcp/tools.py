@@ -30,24 +30,24 @@ _TAKEN = "its name is taken"
 
 
 def is_installed() -> bool:
-    """Whether the SDK is installed; everything else works without it."""
+    """Return whether the MCP SDK is installed. Everything except MCP servers works without it."""
     return find_spec("mcp") is not None
 
 
 class Health(Protocol):
-    """Records the health of servers; neither waits nor raises."""
+    """Records the health of servers. Its methods neither wait nor raise."""
 
     def connected(
         self, server_id: int, *, tools: Sequence[FoundTool], instructions: str, problem: str
     ) -> None:
-        """The server has listed its tools; `problem` explains which tools are left out, and why."""
+        """Record that the server has listed its tools. `problem` explains which tools are left out, and why."""
 
     def failed(self, server_id: int, *, reason: str) -> None:
-        """The server cannot be used; `reason` is a clause that is safe to show."""
+        """Record that the server cannot be used. `reason` is a clause that is safe to show."""
 
 
 class McpTools:
-    """Synchronises the registry with the servers. Lives on one event loop; `apply` sets the servers."""
+    """Keeps the registry synchronised with the servers that `apply` sets. It belongs to one event loop."""
 
     def __init__(
         self,
@@ -66,7 +66,8 @@ class McpTools:
         self._connections: dict[int, ServerConnection] = {}
         self._registered: dict[int, dict[str, Tool]] = {}
         self._name_conflicts: set[int] = set()  # servers with a tool whose name was taken
-        self._first_marked: dict[int, frozenset[str]] = {}  # the first tool list of each server
+        # By server: the tools that its first list marks as read-only.
+        self._first_marked: dict[int, frozenset[str]] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._is_closed = False
 
@@ -95,9 +96,9 @@ class McpTools:
                 self._add_server(spec)
 
     async def ready(self, *, token: CancellationToken | None = None) -> None:
-        """Start connecting the servers that are not connected, and wait a few seconds; slower servers are added later.
+        """Start to connect the servers that are not connected, and wait a few seconds for them.
 
-        A request to cancel ends the wait, not the attempts.
+        The tools of slower servers are added later. A cancel of `token` ends the wait, but not the attempts.
         """
         for connection in self.connections:
             connection.connect_soon()
@@ -115,7 +116,7 @@ class McpTools:
 
     @property
     def starting(self) -> dict[str, str]:
-        """The names of servers that are being connected and have named no tools yet, with their prefixes."""
+        """The servers that are being connected and have not listed tools yet: each name with its tools' prefix."""
         return {
             connection.spec.name: connection.spec.prefix
             for connection in self.connections
@@ -142,7 +143,7 @@ class McpTools:
             )
 
     def instructions(self, servers: Container[str]) -> dict[str, str]:
-        """Return the servers' instructions that agents read, by the server's name."""
+        """Return the instructions that agents read, by server name, for those of `servers` that have any."""
         return {
             connection.spec.name: text
             for connection in self.connections
@@ -152,11 +153,11 @@ class McpTools:
         }
 
     def _readable(self, text: str) -> str:
-        """Return a server's text as an administrator sees it: without secrets, and with nothing hidden."""
+        """Return a server's text as administrators see it: secrets are masked, and hidden characters are visible."""
         return visible(sanitize_text(self._mask(text)))
 
     def _offer(self, connection: ServerConnection, tools: Sequence[FoundTool]) -> str:
-        """Register the tools. Return a clause on those that are left out, if any."""
+        """Register the tools. Return a clause that names those that are left out, or an empty string."""
         server_id = connection.spec.id
         marked = frozenset(server_tool.name for server_tool in tools if server_tool.is_read_only)
         believed = connection.spec.read_only_tools
@@ -179,7 +180,7 @@ class McpTools:
         return _sentence(left_out)
 
     def failed(self, connection: ServerConnection, reason: str) -> None:
-        """Record the failure. The tools stay, because the server may recover, and until then a call reports the
+        """Record the failure. The tools stay registered, because the server may recover. Until then, a call reports the
         problem.
         """
         self._health.failed(connection.spec.id, reason=reason)
@@ -242,7 +243,7 @@ def _input_problems(schema: Mapping[str, Any], call_input: Mapping[str, Any]) ->
 
 
 def _make(connection: ServerConnection, server_tool: FoundTool) -> Tool:
-    # Its own parameter has a name that no tool of a server has: the others are the server's.
+    # All other parameters are the server's, so the context needs a name that no server's tool uses.
     async def call_server(*, _turnkeeper_context: ToolContext, **arguments: Any) -> str:
         return await connection.call(server_tool, arguments, _turnkeeper_context)
 

@@ -1,4 +1,4 @@
-"""Validation of the rows of MCP servers; each problem is a sentence for the admin and for code."""
+"""Validates the rows of MCP servers. Each problem is a sentence, for the admin and for code that saves a server."""
 
 import re
 import shlex
@@ -19,14 +19,14 @@ _PREFIX = re.compile(r"[A-Za-z0-9_-]*")
 
 
 def check_server(values: Mapping[str, Any]) -> None:
-    """Raise `ValidationError` by field for a server that cannot be connected with these values."""
+    """Raise `ValidationError`, with messages by field, if a server cannot be connected with these values."""
     errors = dict(_problems(values))
     if errors:
         raise ValidationError({name: [problem] for name, problem in errors.items()})
 
 
 def unlisted(variables: Iterable[str]) -> list[str]:
-    """Return the environment variables that MCP servers may not receive, in order."""
+    """Return those of the environment variables that MCP servers may not receive, in order and without duplicates."""
     allowlist = app_settings.valid("MCP_VARIABLES")
     return [name for name in dict.fromkeys(variables) if name not in allowlist]
 

@@ -1,4 +1,4 @@
-"""Edits of MCP servers: saved together with an audit of the old and new values."""
+"""Saves and deletes MCP servers, and records the old and new values in the audit."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -33,13 +33,13 @@ _IDENTITY = ("transport", "command", "url")
 def save_server(
     *, pk: int | None, values: Mapping[str, Any], by: Editor, version: datetime | None = None
 ) -> McpServer:
-    """Add or change a server; fields missing in `values` keep their values. Return the stored server.
+    """Add or change a server, and return the stored row. Fields that are missing in `values` keep their values.
 
-    `version` is the `updated_at` that the editor has seen.
+    `version` is the value of `updated_at` that the editor has seen.
 
     Raises:
         EditConflict: another person has edited the server since `version`.
-        django.core.exceptions.ValidationError: a value is invalid; messages by field.
+        django.core.exceptions.ValidationError: a value is invalid; the messages are grouped by field.
     """
     with atomic():
         locked = McpServer.objects.select_for_update()
@@ -57,7 +57,7 @@ def save_server(
 
 
 def delete_server(server: McpServer, *, by: Editor) -> McpServerChange:
-    """Delete the server, and keep its values in the audit."""
+    """Delete the server, and record its values in the audit."""
     blank = McpServer()
     pairs = {name: [getattr(server, name), getattr(blank, name)] for name in FIELDS}
     changes = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
@@ -68,8 +68,11 @@ def delete_server(server: McpServer, *, by: Editor) -> McpServerChange:
 
 
 def _settled_trust(server: McpServer, values: Mapping[str, Any]) -> list[str] | None:
-    """Return the trusted tools to store. A blank list becomes the read-only tools that the editor has seen, so that
-    later ones are not trusted; no other edit extends it."""
+    """Return the trusted tools to store.
+
+    A blank list is replaced with the tools that the server marks as read-only now, so that tools that it marks later
+    are not trusted. No other edit extends the list.
+    """
 
     def edited(name: str) -> Any:
         return values.get(name, getattr(server, name))

@@ -1,4 +1,4 @@
-"""The MCP servers of this process: one set for each event loop, synchronised with the administrators' rows."""
+"""The connections of this process to MCP servers: one set for each event loop, synchronised with the servers' rows."""
 
 import asyncio
 import logging
@@ -40,13 +40,13 @@ _servers: PerLoop[_Servers] = PerLoop()
 
 
 async def prepare(*, token: CancellationToken | None = None) -> None:
-    """Register the servers' tools.
+    """Register the servers' tools before a turn starts.
 
-    It waits a few seconds at most. The turn starts without the tools of a server that takes longer.
+    This waits a few seconds at most. The turn starts without the tools of a server that takes longer.
     """
     servers = _servers.get_or_make(_make)
     try:
-        if servers.edits:  # made in this process, and not applied yet
+        if servers.edits:  # edits that this process has made, and not applied yet
             await asyncio.wait(servers.edits)
         if time.monotonic() - servers.read_at >= _FRESH_FOR:
             await _follow(servers)
@@ -56,7 +56,7 @@ async def prepare(*, token: CancellationToken | None = None) -> None:
 
 
 async def follow() -> None:
-    """Poll for rows edited in another process; does nothing in a process that runs no turns."""
+    """Poll for rows that were edited in another process. Do nothing in a process that runs no turns."""
     servers = _servers.get()
     if servers is not None and time.monotonic() - servers.looked_at >= _LOOK_EVERY:
         await _follow(servers)
@@ -80,7 +80,7 @@ def starting() -> dict[str, str]:
 
 
 def instructions(servers: Container[str]) -> dict[str, str]:
-    """Return the servers' instructions that agents read, by the server's name."""
+    """Return the instructions that agents read, by server name, for those of `servers` that have any."""
     here = _servers.get()
     return here.tools.instructions(servers) if here is not None else {}
 
@@ -97,14 +97,14 @@ def _make() -> _Servers:
 
 
 async def _follow(servers: _Servers) -> None:
-    async with servers.looking:  # so that an older reading never replaces a newer one
+    async with servers.looking:  # so that rows read earlier never replace rows read later
         servers.looked_at = time.monotonic()
         servers.tools.apply(await run_in_db_thread(read_specs)())
         servers.read_at = servers.looked_at
 
 
 def _edited(**_: Any) -> None:
-    """Notify every loop of this process of an edit, after its commit."""
+    """Make every event loop of this process read the rows again once the edit is committed."""
     on_commit(lambda: _servers.call_soon(_follow_soon), robust=True)
 
 

@@ -1,4 +1,4 @@
-"""MCP servers as rows: read as specs, and updated with the servers' health."""
+"""Reads the rows of MCP servers as specs, and stores the servers' health in them."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ _LONGEST = 500
 
 
 def read_specs() -> list[ServerSpec]:
-    """Return the enabled servers, in one query; invalid rows are left out."""
+    """Return the enabled servers, in one query. Invalid rows are logged and left out."""
     return [
         spec
         for row in McpServer.objects.filter(enabled=True)
@@ -31,7 +31,7 @@ def read_specs() -> list[ServerSpec]:
 
 
 def readable_spec(row: McpServer) -> ServerSpec | None:
-    """Return the row as a spec; None if it is invalid."""
+    """Return the row as a spec, or None if it is invalid."""
     try:
         return spec_of(row)
     except (ValueError, TypeError, AttributeError):  # written without the model's checks
@@ -72,7 +72,7 @@ def _trusted_tools(row: McpServer) -> frozenset[str] | None:
 
 
 class RowHealth:
-    """Stores the servers' health in their rows: the latest state of each, in a background task."""
+    """Stores the health of servers in their rows. A background task writes the latest state of each server."""
 
     def __init__(self) -> None:
         self._pending: dict[int, dict[str, Any]] = {}
@@ -131,7 +131,7 @@ class RowHealth:
 
 @run_in_db_thread
 def _update(server_id: int, values: dict[str, Any]) -> None:
-    # Not `save`: it would overwrite concurrent edits, and look like an edit itself.
+    # Not `save`, because it would overwrite concurrent edits, and would itself be taken for an edit.
     McpServer.objects.filter(pk=server_id).update(**values)
     if tools := values.get("tools_found"):
         marked = [tool["name"] for tool in tools if tool["read_only"]]

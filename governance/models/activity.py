@@ -8,12 +8,13 @@ from governance import labels
 
 
 class Activity(models.Model):
-    """One act: who did what, when, and why, with the old and new values. Blank `by_name` = the system itself.
+    """One act of a person or of the system: who did what, when and why, with the old and new values.
 
     A row contains everything that the list shows, so that it can outlive the people, turns and rows that it refers to.
-    `subject` names the tool, agent, token or list that was changed. `group` is the turn, if there is one. `source`
-    ("app.Model") and `source_id` refer to the row with the details. `changes` maps a field of that row to its value, or
-    to [old, new]. `why` is a reason that staff gave. `note` is text that a user typed, so it is content.
+    A blank `by_name` means the system itself. `subject` names the tool, agent, token or list that was changed. `group`
+    is the turn, if there is one. `source` ("app.Model") and `source_id` refer to the row with the details. `changes`
+    maps each field of that row to its value, or to [old, new]. `why` is a reason that staff gave. `note` is text that a
+    user typed, so it is content.
     """
 
     kind = models.CharField(_("kind"), max_length=16, choices=labels.activity_kinds)

@@ -1,4 +1,4 @@
-"""People's decisions on tool calls that need approval (D1 to D4)."""
+"""People's decisions on tool calls that need approval, and their answers to the forms of running calls (D1 to D4)."""
 
 from django.conf import settings
 from django.db import models
@@ -13,10 +13,10 @@ class Approval(models.Model):
     """One question about a call, and its one decision, which is blank until a compare-and-set stores it (D4).
 
     `group` and `call_id` identify the call. `definition` is the digest of the tool as it was shown. An approval with
-    `remember` also covers later calls of the same definition in the same `scope`, until `lapsed_at`. `host` is the first
-    host that the call would reach, if any. `rule` is the approval rule at that time. `is_late` = a person denied after
-    the question had expired: the row is kept, but had no effect. With
-    a `form`, a running call asked for `answers`; null = the question was whether the call may run.
+    `remember` also covers later calls of the same definition in the same `scope`, until `lapsed_at`. `host` is the
+    first host that the call would reach, if any. `rule` is the approval rule when the question was asked. `is_late` is
+    set if a person denied the call after the question had expired; such a row is kept, but had no effect. If `form` is
+    null, the question was whether the call may run. Otherwise, a running call showed this form and asked for `answers`.
     """
 
     group = models.CharField(_("group"), max_length=64)

@@ -1,4 +1,4 @@
-"""The one row of every tool call, from proposal to outcome."""
+"""The tool calls: one row for each, from its request to its outcome."""
 
 from typing import ClassVar
 
@@ -10,14 +10,14 @@ from governance.core.calls import CallStatus, Effects
 
 
 class ToolCall(models.Model):
-    """One request to run one tool, from proposal to outcome; its result is stored only here.
+    """One tool call, from its request to its outcome. Its result is stored only here.
 
-    `scope` (a conversation) and `group` (a turn) are opaque ids. `call_id` is the model's id, unique in its group.
-    `timeout_ms` 0 = no limit, null = the limit was never determined. `deadline_changes` lists `{at, from_ms, to_ms,
-    from_idle_ms, to_idle_ms, source, by}` (T9). `effects` describes the work so far, and all of it once the call has
-    ended. `limit_reached` is the limit that ended the call. `allowed_earlier_by` names the person whose earlier approval
-    covers the call, so that nobody was asked. `images` lists `{id, name, media_type, size, width, height}` of the images
-    that the call has shown.
+    `scope` (a conversation) and `group` (a turn) are opaque ids. `call_id` is the id that the chat model gave the call;
+    it is unique within its group. A `timeout_ms` of 0 means no limit, and null means that the limit was never
+    determined. `deadline_changes` lists `{at, from_ms, to_ms, from_idle_ms, to_idle_ms, source, by}` (T9). `effects`
+    covers the work so far, or all of it once the call has ended. `limit_reached` is the limit that ended the call.
+    `allowed_earlier_by` names the person whose earlier approval covers the call, so that it did not need another one.
+    `images` lists `{id, name, media_type, size, width, height}` for each image that the call has shown.
     """
 
     LONG_COLUMNS: ClassVar = ("input", "result", "detail", "late_text")  # lists do not read these

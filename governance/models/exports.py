@@ -1,4 +1,4 @@
-"""Exports of history: the person, the list and the number of rows (append-only)."""
+"""Exports of history lists: one row for each records the person, the list and the number of rows (append-only)."""
 
 from django.apps import apps
 from django.conf import settings
@@ -9,10 +9,10 @@ from governance.model_fields import DatabaseTimeField
 
 
 class Export(models.Model):
-    """One export of a list. `rows` is raised before each batch is sent, so that it stays correct if the process dies.
+    """One export of a list. `rows` is increased before each batch is sent, so it is never too low if the process dies.
 
-    `source` is the model of the list, as "app.Model". `terms` are the values of filters that may contain content;
-    `filters` has “…” in their place. `finished_at` null = the export was stopped or is still running.
+    `source` is the model of the list, as "app.Model". `terms` contains the values of filters that may contain content;
+    `filters` has “…” in their place. `finished_at` is null if the export was stopped or is still running.
     """
 
     source = models.CharField(_("list"), max_length=100)

@@ -1,4 +1,4 @@
-"""Durations of calls, rolled up per tool and hour, and per day. They outlive the calls."""
+"""Durations of calls, rolled up per tool and hour, and per tool and day. These rows outlive the calls."""
 
 from django.db import models
 from django.utils.translation import gettext_lazy as _
@@ -7,8 +7,8 @@ from django.utils.translation import gettext_lazy as _
 class ToolHour(models.Model):
     """The calls of one tool that were requested within one hour.
 
-    `bins` counts them by duration, as `CallDurations.as_bins` returns the numbers. An hour with `open_calls`, which had
-    not ended when it was counted, is counted again.
+    `bins` counts the calls by how they ended and how long they ran, in the format of `CallDurations.as_bins`. An hour
+    is counted again while it has `open_calls`, which are calls that had not ended when it was counted.
     """
 
     tool_name = models.CharField(_("tool"), max_length=128)

@@ -15,8 +15,9 @@ from governance.model_fields import DatabaseTimeField, calls_at_once, span
 class McpServer(models.Model):
     """An MCP server whose tools the agents may use (G2), and its last known health.
 
-    Secrets are never stored: `headers` maps a header to the environment variable that contains its value. `environment`
-    lists the variables that a command gets. The processes that use the server update the health fields.
+    Secrets are never stored. Instead, `headers` maps each header to the environment variable that contains its value,
+    and `environment` lists the variables that a command receives. The processes that use the server update the health
+    fields.
     """
 
     name = models.CharField(
@@ -159,7 +160,7 @@ class McpServer(models.Model):
         return [] if trusted is None else [name for name in marked if name not in trusted]
 
     def clean(self) -> None:
-        """Refuse invalid values."""
+        """Raise `ValidationError` if a value is invalid."""
         check_server(model_to_dict(self))
 
 

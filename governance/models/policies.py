@@ -19,10 +19,11 @@ from governance.translations import StoredSentences
 
 
 class Limits(models.Model):
-    """The limits that an administrator may set on one level; blank = not set here (T2).
+    """The limits that an administrator may set on one level. A blank limit is not set on this level (T2).
 
-    Edit them through `governance.services`: a row that is saved directly takes effect only with the next version.
-    `revision` counts the edits of this row, including those of deleted rows for the same tool, to detect conflicts.
+    Edit the rows through `governance.services`, because a row that is saved directly takes effect only with the next
+    version. `revision` counts the edits of this row, including those of deleted rows for the same tool, so that
+    conflicting edits are detected.
     """
 
     timeout_ms = span(_("total limit"), _("0 = no limit. Blank = not set here."))
@@ -73,7 +74,7 @@ class Limits(models.Model):
         return ToolLimits(**values)
 
     def clean(self) -> None:
-        """Refuse invalid limits."""
+        """Raise `ValidationError` if a limit is invalid."""
         validation.check_limits(model_to_dict(self))
 
 
@@ -95,7 +96,7 @@ class DefaultPolicy(Limits):
 
 
 class ToolPolicy(Limits):
-    """An override for one tool. `is_active` off = the override is ignored; `tool_enabled` off = the tool may not run."""
+    """The limits of one tool. If `is_active` is false, they are ignored; if `tool_enabled` is false, it may not run."""
 
     tool_name = models.CharField(
         _("tool"),
@@ -137,7 +138,7 @@ class ToolPolicy(Limits):
         self.until, self.then = None, {}
 
     def as_limits(self) -> ToolLimits:
-        """Return the row as one level of the policy; an inactive override sets nothing."""
+        """Return the row as one level of the policy. An inactive row sets no limits."""
         if not self.is_active:
             return ToolLimits()
         return replace(super().as_limits(), enabled=self.tool_enabled)
@@ -176,17 +177,17 @@ class PolicyChange(Change):
 
     @property
     def why(self) -> str:
-        """The reason; the system's own reasons are in the reader's language."""
+        """The reason, translated into the reader's language if the system gave it."""
         return _REASONS.translate(self.reason)
 
     @property
     def summary_at_tool(self) -> str:
-        """The changes in one line, for a tool's page: a change of the default limits is marked as such."""
+        """The changes in one line, for the page of a tool. A change of the default limits is marked as such."""
         return self.summary if self.tool_name else f"{_('Default limits')}: {self.summary}"
 
     @classmethod
     def describe_value(cls, name: str, value: object) -> str:
-        """Return a field's value as people read it; the time of `until` to the second, with its time zone."""
+        """Return a field's value as people read it. The time in `until` has seconds and a time zone."""
         if name == "until" and isinstance(value, str):
             return time_text(datetime.fromisoformat(value))
         if name == "then" and isinstance(value, dict):
@@ -195,7 +196,7 @@ class PolicyChange(Change):
 
     @classmethod
     def describe_values(cls, values: Mapping[str, Any]) -> str:
-        """Return limits in one line: "total limit: 30 s"."""
+        """Return limits in one line, for example "total limit: 30 s"."""
         labels = {field.name: field.verbose_name for field in ToolPolicy._meta.fields}
         return "; ".join(
             f"{labels.get(name, name)}: {cls.describe_value(name, value)}"

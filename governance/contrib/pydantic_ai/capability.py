@@ -24,18 +24,18 @@ from governance.sanitize import clean_arguments
 
 
 def conversation_of(ctx: RunContext[Any]) -> str:
-    """Return the scope of a run's calls: its conversation, or the run itself."""
+    """Return the id of a run's conversation, or else of the run itself, as the scope of its calls."""
     return ctx.conversation_id or ctx.run_id or ""
 
 
 @dataclass
 class Governance(AbstractCapability[Any]):
-    """Runs every tool call of an agent, or of one run, under an executor.
+    """A capability that runs every tool call of an agent, or of a single run, through an executor.
 
-    A call that times out, is cancelled, is refused or raises returns text to the model, and the run continues. A
-    cancelled `token` cancels the run too (`RunCancelled`). `host` gives each call its observer; `scope` is the id of
-    one conversation. A tool declares limits in its metadata under "governance", with the keywords of `make_tool`.
-    Alternatively, decorate the same function with `governance.tool`, under the same name.
+    If a call times out, is cancelled, is refused or raises an exception, the model gets a message that says so, and the
+    run continues. If `token` is cancelled, the run is cancelled too (`RunCancelled`). `host` returns the host of each
+    call, and `scope` the id of its conversation. A tool declares limits in its metadata under "governance", with the
+    keyword arguments of `make_tool`. Alternatively, decorate its function with `governance.tool`, under the same name.
     """
 
     executor: ExecutorSource = None
@@ -73,7 +73,7 @@ class Governance(AbstractCapability[Any]):
         tool_def: ToolDefinition,
         args: RawToolArgs,
     ) -> RawToolArgs:
-        """Clean the arguments, so that the tool gets the stored arguments; also accept `_meta.timeout_ms` (A3)."""
+        """Clean the arguments, so that the tool gets them as they are stored, and accept `_meta.timeout_ms` (A3)."""
         has_meta = "_meta" in args and "_meta" not in tool_def.parameters_json_schema.get(
             "properties", {}
         )
@@ -81,7 +81,8 @@ class Governance(AbstractCapability[Any]):
             return args
         raw_args = replace(call, args=args).args_as_dict()
         clean, problem = clean_arguments(raw_args)
-        checked_args = raw_args if problem else clean  # with a problem, the call itself is refused
+        # If there is a problem, the executor refuses the call.
+        checked_args = raw_args if problem else clean
         if has_meta:
             checked_args = {name: value for name, value in checked_args.items() if name != "_meta"}
         if checked_args == raw_args:
@@ -107,7 +108,7 @@ class Governance(AbstractCapability[Any]):
 
 @dataclass
 class GovernedToolset(WrapperToolset[Any]):
-    """Runs the calls of one toolset under an executor; `Governance` wraps every toolset of an agent with it."""
+    """A toolset whose calls run through an executor. `Governance` wraps every toolset of an agent in one."""
 
     governance: Governance
 

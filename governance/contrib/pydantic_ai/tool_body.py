@@ -70,7 +70,7 @@ class ToolBody:
         self._loop = asyncio.get_running_loop()
 
     def as_tool(self, name: str, *, registry: ToolRegistry) -> Tool:
-        """Return the tool for this call: the declarations of the registered tool, with this body."""
+        """Return a tool for this call, with this body and the declarations of the registered tool or the metadata."""
         tool = self._declared(name, registry=registry)
         if tool.timeout is None and self._timeout is not None:
             tool = replace(tool, timeout=self._timeout)
@@ -102,7 +102,7 @@ class ToolBody:
             return await self._schema.call(self._arguments, self._ctx)
 
     def _call_in_thread(self, _: ToolContext) -> Any:
-        """Call the function in this thread, which belongs to the call and to no pool (T7)."""
+        """Call the function in the current thread, which belongs only to this call and to no pool (T7)."""
         keywords = dict(self._arguments)
         positional = [self._ctx] if self._schema.takes_ctx else []
         positional += [keywords.pop(name) for name in self._schema.positional_fields]
@@ -141,7 +141,7 @@ def call_of(name: str, tool_args: dict[str, Any], ctx: RunContext[Any], *, scope
 
 @contextmanager
 def _passing_on() -> Iterator[None]:
-    """Pass exceptions of pydantic-ai through the executor, recorded as failures."""
+    """Pass exceptions of pydantic-ai through the executor, which records them as failures."""
     try:
         yield
     except _OWN_EXCEPTIONS as error:

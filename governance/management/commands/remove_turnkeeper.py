@@ -1,4 +1,4 @@
-"""`manage.py remove_turnkeeper`: removes our rows from Django's own tables after our migrations are undone."""
+"""`manage.py remove_turnkeeper`: removes Turnkeeper's rows from Django's own tables after its migrations are undone."""
 
 from collections import Counter
 from typing import Any
@@ -31,7 +31,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, asks: bool, **_: Any) -> None:
-        """Remove the rows, print their numbers, and roll back unless the user agrees."""
+        """Remove the rows and print how many they are. If the user is asked and does not agree, roll back."""
         if tables := self._tables():
             steps = " && ".join(f"manage.py migrate {app} zero" for app in APPS)
             raise CommandError(

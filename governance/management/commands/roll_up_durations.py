@@ -11,7 +11,7 @@ HOURS_OF_A_DAY = 24
 
 
 class Command(BaseCommand):
-    """Rolls up every hour of the past again; it can be interrupted and run again at any time."""
+    """Rolls up every hour of the given period again. You can interrupt it and run it again at any time."""
 
     help = (
         "Record how long the calls of the past --days ran, per tool and hour. Servers do this after every hour. Run it"
