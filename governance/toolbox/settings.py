@@ -1,4 +1,4 @@
-"""The settings of the built-in tools: an object that the host builds from its own settings."""
+"""The settings of the built-in tools, as an object that the host builds from its own settings."""
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
@@ -16,7 +16,7 @@ _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 
 
 class SandboxChoice(StrEnum):
-    """The isolation of commands: `auto` uses bubblewrap if it works, `bwrap` refuses to run commands without it."""
+    """The isolation of commands: `auto` uses bubblewrap if it works, and `bwrap` refuses to run commands without it."""
 
     AUTO = "auto"
     BWRAP = "bwrap"
@@ -24,7 +24,7 @@ class SandboxChoice(StrEnum):
 
 
 class BrowserSandbox(StrEnum):
-    """Whether Chromium uses its own sandbox: with `auto` it does unless the server runs as root, where it cannot."""
+    """Whether Chromium uses its own sandbox. With `auto`, it does so unless the server runs as root."""
 
     AUTO = "auto"
     ON = "on"
@@ -66,11 +66,12 @@ def _is_web_address_or_empty(value: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolboxSettings:
-    """Limits and permissions of the built-in tools, read again at every call. Seconds, bytes and characters.
+    """The limits and permissions of the built-in tools, which are read again for every call.
 
-    A field with a `Setting` is a setting of the project: `GOVERNANCE_EXEC_ENABLED` in Django. Its docstring is its line
-    in `docs/settings/governance.md`. The other fields are internal. `web_resolve` returns the addresses of a host name
-    (default: the system's resolver).
+    Durations are in seconds. A field with a `Setting` is a setting of the project: in Django, `exec_enabled` is
+    `GOVERNANCE_EXEC_ENABLED`. Its docstring is its description in `docs/settings/governance.md`. The other fields are
+    internal. `web_resolve` is a function that returns the addresses of a host name; without it, the system's resolver
+    is used.
     """
 
     kill_grace: Annotated[float, Setting("governance.E005", 0, 60)] = 0.4
@@ -114,27 +115,28 @@ class ToolboxSettings:
 
     exec_max_processes: Annotated[int, Setting("governance.E050", 8, zero=True)] = 512
     """Maximum number of simultaneous processes and threads of a command in the
-    [sandbox](../howto/sandbox.md#limits). `0` = no limit (G1)."""
+    [sandbox](../howto/sandbox.md#limits). `0` means no limit (G1)."""
 
     exec_memory: Annotated[int, Setting("governance.E051", 50_000_000, zero=True, kind="bytes")] = (
         2_000_000_000
     )
-    """Memory of each process of a command in the sandbox. `0` = no limit (G1)."""
+    """Maximum memory of each process of a sandboxed command, or of all its processes together if the command has a
+    [control group](../howto/sandbox.md#limits). `0` means no limit (G1)."""
 
     exec_file_size: Annotated[
         int, Setting("governance.E052", 1_000_000, zero=True, kind="bytes")
     ] = 1_000_000_000
-    """The largest file that a command in the sandbox may write. `0` = no limit (G1)."""
+    """Maximum size of a file that a sandboxed command writes. `0` means no limit (G1)."""
 
     exec_tmp_size: Annotated[
         int, Setting("governance.E053", 1_000_000, zero=True, kind="bytes")
     ] = 500_000_000
-    """Maximum size of the `/tmp` of a command in the sandbox, which is in memory. `0` = no limit (G1)."""
+    """Maximum size of the `/tmp` of a sandboxed command, which is kept in memory. `0` means no limit (G1)."""
 
     exec_cpu_time: Annotated[
         int, Setting("governance.E054", 1, zero=True, kind="seconds, whole")
     ] = 3600
-    """CPU time of each process of a command in the sandbox. `0` = no limit (G1)."""
+    """Maximum CPU time of each process of a sandboxed command. `0` means no limit (G1)."""
 
     git_author: Annotated[
         str,
@@ -145,7 +147,7 @@ class ToolboxSettings:
             kind="name and address",
         ),
     ] = "Agent <agent@localhost>"
-    """The author of commits by `git_commit` (G1)."""
+    """The author of the commits that `git_commit` creates (G1)."""
 
     workspace_root: Annotated[
         str | Path,
@@ -156,25 +158,25 @@ class ToolboxSettings:
             kind="absolute path",
         ),
     ] = ""
-    """Holds one workspace per conversation. Empty = no workspaces (G1)."""
+    """The directory that contains one workspace per conversation. If it is empty, there are no workspaces (G1)."""
 
     workspace_quota: Annotated[
         int, Setting("governance.E057", 1_000_000, zero=True, kind="bytes")
     ] = 2_000_000_000
-    """Maximum size of a workspace, including those of its sub-agents; beyond it, writes are refused. `0` = no limit
-    (G1)."""
+    """Maximum size of a workspace, including the workspaces of sub-agents. Writes beyond it are refused. `0` means no
+    limit (G1)."""
 
     file_max_bytes: Annotated[
         int, Setting("governance.E023", 1_000, 10_000_000_000, kind="bytes")
     ] = 10_000_000
-    """The largest file that the file tools read or write (G1)."""
+    """Maximum size of a file that the file tools read or write (G1)."""
 
     web_allow_private: Annotated[bool, Setting("governance.E019")] = False
     """Whether `web_fetch` and `browser` may reach private and loopback addresses (G1)."""
 
     web_ask_hosts: Annotated[bool, Setting("governance.E055")] = False
-    """Whether a person is [asked](../howto/approval.md#ask-before-a-new-host) before `web_fetch` or `browser`
-    reaches a host that no person has named (D1)."""
+    """Whether `web_fetch` and `browser` need [approval](../howto/approval.md#ask-before-a-new-host) before they connect
+    to a host that is new in the conversation (D1)."""
 
     web_known_hosts: Annotated[
         Sequence[str],
@@ -184,12 +186,13 @@ class ToolboxSettings:
             kind="list of names",
         ),
     ] = ()
-    """Hosts that need no such question: `"docs.python.org"`, or `"*.example.org"` with all its subdomains (D1)."""
+    """Hosts that `web_fetch` and `browser` may reach without approval: `"docs.python.org"`, or `"*.example.org"` with
+    all its subdomains (D1)."""
 
     web_max_bytes: Annotated[
         int, Setting("governance.E020", 1_000, 1_000_000_000, kind="bytes")
     ] = 2_000_000
-    """How many bytes of a page `web_fetch` reads (G1)."""
+    """Maximum number of bytes that `web_fetch` reads of a page (G1)."""
 
     search_provider: Annotated[
         str,
@@ -200,7 +203,8 @@ class ToolboxSettings:
             kind="name or dotted path",
         ),
     ] = SearchEngine.DUCKDUCKGO
-    """The [search engine](../howto/web-search.md) of `web_search`: `"duckduckgo"`, `"searxng"`, or your own (G1)."""
+    """The [search engine](../howto/web-search.md) that `web_search` uses: `"duckduckgo"`, `"searxng"`, or your own
+    (G1)."""
 
     search_url: Annotated[
         str,
@@ -211,7 +215,7 @@ class ToolboxSettings:
             kind="address",
         ),
     ] = ""
-    """The address of the search engine; only this address may be private. Empty = the engine's own address (G1)."""
+    """The address of the search engine, which may be private. If it is empty, the engine's own address is used (G1)."""
 
     browser_path: Annotated[
         str | Path,
@@ -222,13 +226,14 @@ class ToolboxSettings:
             kind="absolute path",
         ),
     ] = ""
-    """The Chromium program for [`browser`](../howto/browser.md). Empty = search for it (G1)."""
+    """The path of the Chromium program for [`browser`](../howto/browser.md). If it is empty, the program is searched
+    for (G1)."""
 
     browser_sandbox: Annotated[BrowserSandbox, Setting("governance.E032")] = BrowserSandbox.AUTO
     """Whether Chromium uses its own sandbox: `"auto"` (unless the server runs as root), `"on"`, `"off"` (G1)."""
 
     browser_idle: Annotated[float, Setting("governance.E033", 1, WEEK)] = 300.0
-    """How long an unused page stays open, and then the browser (G1)."""
+    """How long an unused page stays open, and how long the browser then keeps running without pages (G1)."""
 
     browser_max_pages: Annotated[int, Setting("governance.E034", 1, 1_000)] = 8
     """Maximum number of pages that one process keeps open, one per conversation (G1)."""
@@ -237,7 +242,7 @@ class ToolboxSettings:
     exec_drain: float = 0.1
     file_read_limit: int = 60_000
     list_limit: int = 1000
-    web_max_redirects: int = 5  # each target is checked like the first
+    web_max_redirects: int = 5  # each target is checked in the same way as the first URL
     web_user_agent: str = "django-turnkeeper"
     web_connect_timeout: float = 10.0
     web_read_timeout: float = 30.0
