@@ -14,9 +14,9 @@ def _(text: str) -> str:
 class _Row:
     """The labels and effects of a reason. People read `label` and `on_page`; the model reads `who` and `ended`.
 
-    `on_page` follows "cancelled", `who` follows "cancelled by", `ended` is a clause. `turn_status` is the status of a
-    turn that ends for this reason. `is_by_person` means that a person requested the cancel, `is_avoidable` that the
-    model could have avoided it.
+    `on_page` follows the word "cancelled", `who` follows "cancelled by", and `ended` is a complete clause.
+    `turn_status` is the status of a turn that ends for this reason. `is_by_person` means that a person requested the
+    cancel, and `is_avoidable` that the model could have avoided it.
     """
 
     label: str
@@ -29,7 +29,7 @@ class _Row:
 
 
 class CancelReason(StrEnum):
-    """Why something was cancelled; a closed set (see the glossary)."""
+    """The reason for a cancel. The set of reasons is closed, and the glossary explains each."""
 
     row: _Row
 

@@ -36,9 +36,7 @@ def die_with_parent(parent: int) -> None:
 
 
 def adopt_orphans() -> bool:
-    """Make this process the parent of its orphaned descendants. Return whether the system supports this (only Linux
-    does).
-    """
+    """Make this process the parent of its orphaned descendants. Return whether that worked; it does only on Linux."""
     if sys.platform != "linux":
         return False
     failed: int = ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -85,7 +83,7 @@ def kill_or_look_again(pid: int, *, tag: bytes) -> bool:
 
     A process has no environment while it starts, so its tag cannot be read yet; see `procfs.kill_tagged`.
     """
-    with suppress(OSError):  # gone, or another user's
+    with suppress(OSError):  # the process has ended, or belongs to another user
         with open(f"/proc/{pid}/environ", "rb") as file:
             environment = file.read()
         if tag in environment.split(b"\0"):
@@ -101,15 +99,17 @@ def kill_or_look_again(pid: int, *, tag: bytes) -> bool:
 
 
 def script(lifeline: int, *, tag: str) -> list[str]:
-    """Return the arguments to put before a command, so that a guard is forked first. The command's environment must
-    contain `tag`.
+    """Return the arguments to put before a command, so that a guard is forked first.
+
+    The command's environment must contain `tag`.
     """
     return [sys.executable, "-I", "-S", __file__, str(lifeline), str(os.getpid()), tag]
 
 
 def main() -> None:
-    """Fork a guard, then exec the command. Arguments: the pipe's reading end, the server's process id, the tag, the
-    command.
+    """Fork a guard, then execute the command.
+
+    The arguments are the descriptor of the pipe's read end, the server's process id, the tag, and the command.
     """
     lifeline, parent, tag, command = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4:]
     guard_group(lifeline, tag=tag)
