@@ -133,7 +133,8 @@ class _Group:
             return False
         try:
             return os.getpgid(self._id) == self._id
-        except ProcessLookupError:  # the child was reaped, but its group may still have members, which prevent reuse of its id
+        except ProcessLookupError:
+            # The child was reaped, but its group may still have members, which prevent reuse of its id.
             return True
 
     async def terminate(self, *, grace: float, proof_timeout: float) -> GroupEnding:
