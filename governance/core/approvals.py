@@ -17,7 +17,7 @@ from governance.core.tools import Tool
 
 
 class Verdict(StrEnum):
-    """How a question ended. The first two values are decisions of a person."""
+    """The way in which a question ended. The first two values are decisions of a person."""
 
     APPROVED = "approved"
     DENIED = "denied"

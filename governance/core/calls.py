@@ -14,7 +14,7 @@ from governance.sanitize import clean_arguments
 
 
 class CallStatus(StrEnum):
-    """The status of a call; the values are those of the protocol."""
+    """The status of a call. The values are those that the protocol uses."""
 
     PENDING = "pending"
     AWAITING_APPROVAL = "awaiting_approval"
@@ -165,7 +165,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolOutcome:
-    """How a call ended; every call has exactly one outcome.
+    """The outcome of a call. Every call has exactly one outcome.
 
     `result` is the text that the model reads. `duration` is the number of seconds that the call ran (0.0 if it never
     ran), and `queued` the number of seconds that it waited for a slot. `ended_by` is set if a cancel ended the call.
@@ -205,7 +205,7 @@ class ToolOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LateSettlement:
-    """How the work of an abandoned or timed-out call ended later (T11). It does not change the result."""
+    """The later end of the work of an abandoned or timed-out call (T11), which does not change the call's result."""
 
     kind: str  # "returned" | "raised" | "cancelled" | "process_ended"
     text: str

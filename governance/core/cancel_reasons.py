@@ -1,4 +1,4 @@
-"""The reasons and sources of a cancel; one row per reason defines its labels and effects."""
+"""The reasons and sources of a cancel. Each reason has a row that defines its labels and effects."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -6,7 +6,7 @@ from typing import Self
 
 
 def _(text: str) -> str:
-    """Mark a label for translation; Django translates it."""
+    """Return the label unchanged. The call marks the label for translation, which Django does later."""
     return text
 
 
@@ -34,10 +34,10 @@ class CancelReason(StrEnum):
     row: _Row
 
     def __new__(cls, name: str, *rows: _Row) -> Self:
-        """Create a member from its value, which the database and the wire use, and its one row."""
+        """Create a member from its value, which is stored and sent over the wire, and its one row."""
         member = str.__new__(cls, name)
         member._value_ = name
-        (member.row,) = rows  # variadic because a lookup by value calls this without a row
+        (member.row,) = rows  # variadic, because a lookup by value passes no row
         return member
 
     USER = (
@@ -131,7 +131,7 @@ class CancelReason(StrEnum):
 
 
 class CancelSource(StrEnum):
-    """How the request to cancel was made."""
+    """The way in which a cancel was requested."""
 
     BUTTON = "button"
     TYPED = "typed"

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class ScopeKind(StrEnum):
-    """The kinds of work in a scope; a closed set."""
+    """The kinds of work in a scope. The set is closed."""
 
     TEXT_REPLY = "text_reply"
     VOICE = "voice"

@@ -41,7 +41,7 @@ class StartedWork:
         self._tasks: set[asyncio.Future[Any]] = set()
         self._functions: set[concurrent.futures.Future[Any]] = set()
         self._children: set[int] = set()
-        self.printed = 0  # characters
+        self.printed = 0  # number of characters
 
     def note_task(self, task: "asyncio.Future[Any]") -> None:
         self._tasks.add(task)

@@ -103,7 +103,7 @@ class Deadline:
         return None if self._timeout is None else max(self._timeout - self.elapsed, 0.0)
 
     def loop_time(self, monotonic: float | None = None) -> float:
-        """Return the loop's time, now or at a given `time.monotonic()`. May be called from any thread.
+        """Return the loop's time, now or at a given `time.monotonic()`. This may be called from any thread.
 
         It is derived from `time.monotonic()`, because a blocked loop may return a stale `loop.time()`.
         """

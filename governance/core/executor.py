@@ -1,7 +1,7 @@
 """Start here: the executor runs tool calls under a deadline and a cancellation token.
 
 Each call has exactly one outcome (T1, C3, C4). `ToolExecutor` takes a call from its request to its outcome: `execute`
-calls `_govern`, which calls `_run`; that waits for the body in `_wait_for` and ends it in `_end_body`. Each of the
+calls `_govern`, which calls `_run`, which waits for the body in `_wait_for` and ends it in `_end_body`. Each of the
 classes below it is responsible for one stage. `Preflight` checks the call and asks a person for approval, before the
 call waits for its slot. `AbandonedBodies` tracks the bodies that are still running after the end of their call; a later
 return value is recorded as late (T11) and does not change the result. `Notifier` sends events to the observer. The
@@ -478,7 +478,7 @@ def _ticket_of(live: LiveCall, tool: Tool, host: Host) -> Ticket:
 async def _invoke_in_workspace(
     make: Callable[[], Awaitable[object]], invoke: Invoke, *call: Any
 ) -> Any:
-    """Create the workspace of a body, then run the body."""
+    """Create the workspace of a body, and then run the body."""
     await make()
     return await invoke(*call)
 
@@ -664,7 +664,7 @@ class Preflight:
 async def _request_approval(
     live: LiveCall, tool: Tool, policy: Policy, *, approver: Approver, is_about_host: bool
 ) -> Decision:
-    """Ask a person and return the decision; the approver decides which of several answers came first (D4)."""
+    """Ask a person and return the decision. The approver decides which of several answers came first (D4)."""
     question = live.approval.question = Question(
         rule=policy.approval,
         timeout=policy.approval_timeout,

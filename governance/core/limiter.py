@@ -24,7 +24,7 @@ class Limits:
 
 
 class QueueResult(Enum):
-    """How a call's wait in the queue ended."""
+    """The way in which a call's wait in the queue ended."""
 
     ADMITTED = "admitted"
     CANCELLED = "cancelled"
@@ -41,7 +41,7 @@ class WaitsFor(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Obstacle:
-    """The reason why a call cannot start; `call_id` and `tool_name` name the other call."""
+    """The reason why a call cannot start. If it is another call, `call_id` and `tool_name` identify that call."""
 
     kind: WaitsFor
     call_id: str = ""

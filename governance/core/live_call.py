@@ -68,7 +68,7 @@ class LiveCall:
 
     @property
     def elapsed(self) -> float:
-        """How many seconds the call has run so far; 0.0 before it starts."""
+        """The number of seconds that the call has run so far, which is 0.0 before it starts."""
         return self.limits.elapsed
 
     @property
@@ -144,7 +144,7 @@ class CallLimits:
 
     @property
     def elapsed(self) -> float:
-        """How many seconds the call has run so far; 0.0 before it starts."""
+        """The number of seconds that the call has run so far, which is 0.0 before it starts."""
         return self.deadline.elapsed if self.deadline else 0.0
 
     @property

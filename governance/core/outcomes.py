@@ -146,7 +146,7 @@ def _unserialisable(live: LiveCall, error: BaseException) -> ToolOutcome:
 def ended(
     live: LiveCall, ending: Cancellation | Expiry, *, disposition: Disposition
 ) -> ToolOutcome:
-    """Return the outcome of a call that a limit or a cancel ended; `disposition` is the known state of its body."""
+    """Return the outcome of a call that a limit or a cancel ended. `disposition` is the known state of its body."""
     assert live.tool is not None  # noqa: S101 - a call without a tool never runs
     if isinstance(ending, Expiry):
         return _timed_out(live, live.tool, ending, disposition=disposition)

@@ -25,7 +25,7 @@ _PAUSE = 0.05  # seconds between two scans
 
 
 def die_with_parent(parent: int) -> None:
-    """Have the kernel end this process with its parent; end the group immediately if the parent is already dead.
+    """Have the kernel end this process with its parent. End the group immediately if the parent is already dead.
 
     The kernel watches the *thread* that started this process, so only the event loop's thread may start such processes.
     """
@@ -44,8 +44,9 @@ def adopt_orphans() -> bool:
 
 
 def guard_group(lifeline: int, *, tag: str) -> None:
-    """Fork a guard. When the pipe `lifeline` closes, the guard ends this group and the processes with `tag` in their
-    environment.
+    """Fork a guard. When the pipe `lifeline` closes, the guard ends this group and all processes with `tag`.
+
+    `tag` is an entry of the environment of these processes.
     """
     child = os.fork()
     if child:
@@ -140,7 +141,7 @@ class ShellGuard:
 
     @staticmethod
     def wrap(arguments: tuple[str, ...]) -> tuple[str, ...]:
-        """Prefix a command's arguments so that it starts a guard first; `input` must be its stdin."""
+        """Return the arguments with a prefix that starts a guard first. The command's stdin must be `input`."""
         return ("/bin/sh", "-c", _SHELL, "sh", *arguments)
 
     def started(self) -> None:

@@ -50,7 +50,7 @@ _SOURCES = (  # of the levels of `PolicyLevels`, strongest first
 
 
 class ApprovalRule(StrEnum):
-    """Whether a person must approve a call (D1)."""
+    """The rule that says whether a person must approve a call (D1)."""
 
     NEVER = "never"
     ONCE_PER_CONVERSATION = "once_per_conversation"

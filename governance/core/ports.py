@@ -31,29 +31,29 @@ class Observer(Protocol):
     """
 
     async def call_queued(self, call: LiveCall) -> None:
-        """Handle that the call has waited for a while, or that its obstacle `waits_for` has changed."""
+        """Called when the call has waited for a while, or when its obstacle `waits_for` has changed."""
 
     async def call_started(self, call: LiveCall) -> None:
-        """Handle that the call has a slot and is about to run."""
+        """Called when the call has a slot and is about to run."""
 
     async def call_progressed(self, call: LiveCall) -> None:
-        """Handle that the call reported progress (`last_progress`), or has been running for another interval."""
+        """Called when the call has reported progress (`last_progress`) or has been running for another interval."""
 
     async def deadline_moved(self, call: LiveCall, change: DeadlineChange) -> None:
-        """Handle that a limit of the running call was changed (T9)."""
+        """Called when a limit of the running call was changed (T9)."""
 
     async def call_cancelling(self, call: LiveCall) -> None:
-        """Handle that a stop was requested (`ended_by`), and the body did not end immediately."""
+        """Called when a stop was requested (`ended_by`) and the body did not end immediately."""
 
     async def call_ended(self, call: LiveCall, outcome: ToolOutcome) -> None:
-        """Handle that the call has ended with this outcome."""
+        """Called when the call has ended with this outcome."""
 
     async def call_settled_late(self, call: LiveCall, late: LateSettlement) -> None:
-        """Handle that an abandoned body has ended (T11)."""
+        """Called when an abandoned body has ended (T11)."""
 
 
 class Approver(Protocol):
-    """The interface to the people who decide on calls (D2). If it raises an exception, the call does not run."""
+    """An approver asks people to decide on calls (D2). If it raises an exception, the call does not run."""
 
     async def ask(self, call: LiveCall) -> Decision | None:
         """Show `call.question` to people, and set its id.

@@ -25,7 +25,7 @@ _SWEEP_PAUSES = (0.0005, 0.002, 0.01, 0.05, 0.2)  # seconds after each scan that
 
 
 class GroupEnding(StrEnum):
-    """How a process group ended."""
+    """The way in which a process group ended."""
 
     ALREADY_GONE = "already_gone"
     TERMINATED = "terminated"  # by SIGTERM, within the grace period
@@ -78,7 +78,7 @@ async def kill_tagged_processes(tag: str) -> int:
 
 
 async def wait_for_exit(process: subprocess.Popen[Any]) -> int:
-    """Wait for the end of the process, reap it, and return its exit status; this needs no child watcher."""
+    """Wait for the end of the process, reap it, and return its exit status. This needs no child watcher."""
     try:
         handle = os.pidfd_open(process.pid)
     except (AttributeError, OSError):  # not Linux, an old kernel, or reaped already

@@ -15,7 +15,7 @@ F = TypeVar("F", bound=ToolFunction)
 
 
 class ToolRegistry:
-    """The tools of a process by name, which are registered before the server starts."""
+    """The tools of a process by name. The tools of MCP servers are added and removed while the process is running."""
 
     def __init__(self, tools: Mapping[str, Tool] | None = None) -> None:
         self._tools: dict[str, Tool] = dict(tools or {})

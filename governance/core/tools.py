@@ -43,9 +43,9 @@ async def always_mine() -> bool:
 
 
 class CallOwner:
-    """The check of whether a call still belongs to this process, which asks the call's host on its event loop.
+    """An object that asks the host of a call, on its event loop, whether the call still belongs to this process.
 
-    The result is False if the host cannot tell, or if the call was cancelled.
+    The answer is False if the host cannot tell, or if the call was cancelled.
     """
 
     __slots__ = ("_ask", "_loop", "_token")
@@ -133,7 +133,7 @@ class Isolation(StrEnum):
 
 
 class Concurrency(StrEnum):
-    """How a call interacts with the other calls of its scope (P2, C9)."""
+    """The way in which a call interacts with the other calls of its scope (P2, C9)."""
 
     PARALLEL = "parallel"
     EXCLUSIVE = "exclusive"  # runs alone in its scope
@@ -148,8 +148,8 @@ def _show_nowhere(content: bytes, _name: str) -> str:
 class ToolContext:
     """The facts and functions that are available to a running tool.
 
-    The first parameter that is annotated with this class receives them. Methods that end in `_blocking` are for plain
-    functions, in threads and worker processes; the other asynchronous methods are for coroutines. The executor sets
+    The first parameter that is annotated with this class receives them. The asynchronous methods are for coroutines,
+    and the methods that end in `_blocking` are for plain functions, in threads and worker processes. The executor sets
     every attribute. Attributes that are not listed here are internal.
 
     Attributes:

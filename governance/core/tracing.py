@@ -108,13 +108,13 @@ class Span:
                 self._span.set_attributes({name: _written(v) for name, v in content().items()})
 
     def event(self, name: str, attributes: Attributes | None = None) -> None:
-        """Add an event at the current time. May be called from any thread."""
+        """Add an event at the current time. This may be called from any thread."""
         if not self._is_over:
             with _harmless():
                 self._span.add_event(name, _given(attributes or {}))
 
     def note_request(self, request: Cancellation) -> None:
-        """Record a cancel or a timeout, once for each request. May be called from any thread."""
+        """Record a cancel or a timeout, once for each request. This may be called from any thread."""
         if request in self._requests:
             return
         self._requests.add(request)

@@ -1,7 +1,7 @@
-"""The control group of a command, which contains all its processes if systemd has delegated a subtree to the server.
+"""Control groups for commands, which are available if systemd has delegated a subtree to the server.
 
-`Delegate=memory pids` in the server's systemd unit delegates a subtree. Nothing outside it is changed, even if the
-server runs as root.
+The group of a command contains all its processes. `Delegate=memory pids` in the server's systemd unit delegates a
+subtree. Nothing outside it is changed, even if the server runs as root.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
 """Find an installed Chromium, start it so that it cannot bypass its pages' proxies, and end it with all its processes.
 
-Chromium is never downloaded. Playwright controls it. Playwright comes with the `browser` extra of this package, and is
-imported only when it is needed.
+Chromium is never downloaded. It is controlled by Playwright, which comes with the `browser` extra of this package and
+is imported only when it is needed.
 """
 
 import asyncio

@@ -184,7 +184,7 @@ async def _start(launch: Launch, output: Output) -> _Running:
 def _wrapped(
     launch: Launch, info_writer: int | None
 ) -> tuple[tuple[str, ...], Mapping[str, str], str | None]:
-    """Return the sandboxed command line, its environment, and the tag that marks its processes."""
+    """Return the (sandboxed) command line, its environment, and the tag that marks its processes in a sandbox."""
     arguments = launch.sandbox.wrap(
         launch.arguments,
         workspace=launch.workspace,

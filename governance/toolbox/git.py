@@ -105,7 +105,7 @@ class GitTools:
         *,
         staged: Annotated[bool, Field(description="Show what is staged.")] = False,
     ) -> str:
-        """Show changes line by line: in the files, in what is staged, or between commits."""
+        """Show changes line by line: in the working files, in what is staged, or between commits."""
         cached = ("--cached",) if staged else ()
         compared = _revision(revision)
         output = await self._git(

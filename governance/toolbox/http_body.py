@@ -47,7 +47,7 @@ class HttpBody:
 
     @property
     def is_text(self) -> bool:
-        """Whether the body is text: it has a textual media type, or it has no type and does not start like a binary."""
+        """Whether the body is text: its media type is textual, or it has no type and no NUL byte near its start."""
         if self.media_type:
             return _TEXTUAL.fullmatch(self.media_type) is not None
         return b"\0" not in self.content[:_SNIFF]

@@ -83,7 +83,7 @@ exec "$@"
 
 
 class Mode(StrEnum):
-    """How commands are isolated."""
+    """The isolation of commands."""
 
     BWRAP = "bwrap"
     NONE = "none"
@@ -176,9 +176,9 @@ class Sandbox:
             *(() if self.network else ("--unshare-net",)),
             # All of /proc is read-only, because root could otherwise write the kernel's settings in /proc/sys.
             *("--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev"),
-            *self.limits.mount("/dev/shm", SHARED_MEMORY),  # noqa: S108 - its own
+            *self.limits.mount("/dev/shm", SHARED_MEMORY),  # noqa: S108 - private to the sandbox
             *("--remount-ro", "/dev"),
-            *self.limits.mount("/tmp", self.limits.tmp_size),  # noqa: S108 - its own
+            *self.limits.mount("/tmp", self.limits.tmp_size),  # noqa: S108 - private to the sandbox
             *(part for path in visible_paths for part in ("--ro-bind-try", path, path)),
         )
 
@@ -186,7 +186,7 @@ class Sandbox:
 def find_sandbox(settings: ToolboxSettings) -> Sandbox:
     """Return the effective sandbox.
 
-    The first call with certain settings starts bubblewrap to test it, so call this in a thread.
+    The first call with given settings starts bubblewrap to test it, so call this in a thread.
     """
     if settings.exec_sandbox is SandboxChoice.NONE:
         return Sandbox(mode=Mode.NONE)
@@ -213,7 +213,7 @@ def find_sandbox(settings: ToolboxSettings) -> Sandbox:
 
 
 def sandboxed(arguments: tuple[str, ...], *, readable: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the command line that runs one of the server's own programs in the sandbox, or `arguments` without one.
+    """Return the command line that runs one of the server's programs in the sandbox, or `arguments` if none works.
 
     The program has no network, can write only to its own `/tmp`, and can read only the system's software and
     `readable`. The settings for commands do not affect it. Call this in a thread, because it may start bubblewrap to
@@ -256,7 +256,7 @@ def require_sandbox(settings: ToolboxSettings) -> Sandbox:
 
 @functools.cache
 def find_gaps(sandbox: Sandbox) -> tuple[str, ...]:
-    """Return the names of the limits that have no effect on this machine. It tests each one, so call it in a thread."""
+    """Return the names of the limits that have no effect on this machine. This blocks, so call it in a thread."""
     limits = sandbox.limits
     gaps: tuple[str, ...] = ()
     if limits.tmp_size and not limits.can_size:

@@ -24,7 +24,7 @@ class SandboxChoice(StrEnum):
 
 
 class BrowserSandbox(StrEnum):
-    """Whether Chromium uses its own sandbox. With `auto`, it does so unless the server runs as root."""
+    """The use of Chromium's own sandbox. With `auto`, it is used unless the server runs as root."""
 
     AUTO = "auto"
     ON = "on"

@@ -1,4 +1,4 @@
-"""The `exec` tool, which runs a shell command in the conversation's workspace and ends its process group (G1, C4).
+"""The `exec` tool, which runs a shell command in the conversation's workspace, in its own process group (G1, C4).
 
 In the sandbox, a command can write only to the workspace and to a private `/tmp`. Without a sandbox, a command has all
 rights of the server's user, because the reduced environment and the working directory only prevent accidents. Therefore

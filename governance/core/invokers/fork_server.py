@@ -33,9 +33,7 @@ _FIRST_PAUSE = 0.0005  # seconds between two polls of processes that are being e
 _LONGEST_PAUSE = 0.1
 _EXIT_POLL = 0.05
 _NO_GRACE = 0.0
-SETTINGS = (
-    "TURNKEEPER_FORK_SERVER"  # passed in the environment, because every user can read the arguments
-)
+SETTINGS = "TURNKEEPER_FORK_SERVER"  # in the environment, because all users of the machine can read the arguments of a process
 
 
 def main() -> None:

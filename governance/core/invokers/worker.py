@@ -189,7 +189,7 @@ def _resolve(name: str) -> Callable[..., Any]:
 
 
 def _context_parameter(function: Callable[..., Any]) -> str | None:
-    """Return the name of the parameter that receives the context: the one annotated as such, or one named `context`."""
+    """Return the name of the parameter that is annotated as `ToolContext`, or else that is named `context`."""
     try:
         hints = typing.get_type_hints(function)
         names = inspect.signature(function).parameters
@@ -373,7 +373,7 @@ class Reports:
         self._is_closed = False
 
     def add(self, report: Progress) -> None:
-        """Send the report, immediately or with the next batch. May be called from any thread."""
+        """Send the report, immediately or with the next batch. This may be called from any thread."""
         with self._lock:
             if self._is_closed:
                 return
