@@ -133,9 +133,9 @@ _CUT_OFF = (CallStatus.TIMED_OUT, CallStatus.CANCELLED)
 class ToolCall:
     """A tool call that a model has requested. `scope` is an opaque id, and `position` is the call's index in its step.
 
-    `problem` is a sentence that says why the input cannot be read; a call with a problem is refused. A call beyond the
-    `most` calls allowed in one answer is refused too. The input is cleaned on creation, so that the same value is
-    stored, shown to people, and passed to the tool.
+    `problem` is a sentence that says why the input cannot be read. A call with a problem is refused. A call beyond the
+    `most` calls that are allowed in one answer is refused too. The input is cleaned on creation, so that the same value
+    is stored, shown to people, and passed to the tool.
     """
 
     id: str

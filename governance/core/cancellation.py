@@ -159,7 +159,7 @@ def _nothing() -> None:
 class ScopeTokens:
     """The root token of each scope, so that a cancel also affects work that has not begun (C7).
 
-    Work that is queued after a cancel gets a new token, so no timestamps have to be compared to know which work a
+    Work that is queued after a cancel has a new token, so no timestamps have to be compared to find the work that a
     cancel affects. A token lives as long as there is work below it. The methods may be called from any thread.
     """
 

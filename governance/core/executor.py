@@ -688,7 +688,7 @@ async def _request_approval(
 
 
 class AbandonedBodies:
-    """The bodies of one executor that outlive their calls; `len` returns their number."""
+    """The bodies of one executor that outlive their calls. `len` returns their number."""
 
     def __init__(self, *, result_limit: int) -> None:
         self._result_limit = result_limit
@@ -825,7 +825,7 @@ class Notifier:
         for live, host in self._live.items():
             if live.limits.deadline is None or live.status is not CallStatus.RUNNING:
                 continue
-            if live in self._sending:  # a slow observer gets the latest state at the next poll
+            if live in self._sending:  # a slow observer receives the latest state at the next poll
                 continue
             progress = live.progress
             silent_for = min(live.elapsed, now - progress.last_notified_at)

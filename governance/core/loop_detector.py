@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self
 
 # The longest detected cycle, in calls (A-B-A-B is a cycle of two).
 _LONGEST_CYCLE = 4
-# In a longer result, nonces are masked only at both ends; the whole result is hashed.
+# In a longer result, nonces are masked only at both ends, but the whole result is hashed.
 _NORMALISED_END = 8192
 
 # Parts of a result that differ from run to run without any progress. Shorter numbers are kept, because they may be

@@ -82,7 +82,7 @@ def _kill_tagged(tag: bytes) -> None:
 def kill_or_look_again(pid: int, *, tag: bytes) -> bool:
     """Kill a process that has the tag. Return True if it was killed or must be checked again.
 
-    A process has no environment while it starts, so its tag cannot be read yet; see `procfs.kill_tagged`.
+    A process has no environment while it starts, so its tag cannot be read yet. `procfs.kill_tagged` explains this.
     """
     with suppress(OSError):  # the process has ended, or belongs to another user
         with open(f"/proc/{pid}/environ", "rb") as file:
@@ -123,7 +123,7 @@ def main() -> None:
         sys.exit(_NOT_STARTED)
 
 
-# The guard reads its pipe as descriptor 3, because a shell gives background jobs no stdin. The command's own input is
+# The guard reads its pipe as descriptor 3, because background jobs of a shell have no stdin. The command's own input is
 # empty.
 _SHELL = (
     "exec 3<&0 </dev/null; "

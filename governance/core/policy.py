@@ -1,6 +1,6 @@
 """The limits of one call, and the sources that they come from (T2).
 
-The first limit that is set wins, in this order:
+The first limit that is set applies, in this order:
 
 1. the call's own hint, capped by the ceiling
 2. an administrator's override for the tool
@@ -107,7 +107,7 @@ def _approval(words: Sequence[Any], _default: Any) -> ApprovalRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolLimits:
-    """The limits that one level sets for a tool; None means not set. Times are in seconds.
+    """The limits that one level sets for a tool, where `None` means not set. Times are in seconds.
 
     A limit is declared here, and as a column of `governance.models.Limits` if administrators may edit it. A limit
     that a tool may declare is a field of `Tool` with the same name.

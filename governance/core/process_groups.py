@@ -33,7 +33,7 @@ class GroupEnding(StrEnum):
     SURVIVED = (
         "survived"  # still there after SIGKILL: it hangs in the kernel, or belongs to another user
     )
-    NOT_OURS = "not_ours"  # the child leads no group of its own: nothing was signalled
+    NOT_OURS = "not_ours"  # the child does not lead a group of its own, so nothing was signalled
 
 
 async def terminate_group(

@@ -120,7 +120,7 @@ def refuse_undone(value: Any) -> None:
     """Raise `ToolFailed` if the value is a coroutine or other work that was never run."""
     if inspect.isawaitable(value) or inspect.isasyncgen(value):
         close = getattr(value, "close", None)
-        if close is not None:  # so that Python does not warn that it was never awaited
+        if close is not None:  # closing avoids Python's warning that it was never awaited
             close()
         raise ToolFailed(
             f"The tool returned {_kind_of(value)} that it had not awaited, so that part of its work was not done. "
@@ -143,9 +143,8 @@ def as_text(value: Any, *, limit: int) -> str:
         text = as_displayed(value)
     else:
         text = pydantic_core.to_json(value, fallback=_text_of).decode()
-        if (
-            "NaN" in text or "Infinity" in text
-        ):  # the word may be inside a string: parse the JSON to find out
+        # Parse the JSON to find out whether such a word is a number or part of a string.
+        if "NaN" in text or "Infinity" in text:
             json.loads(text, parse_constant=_refuse, parse_int=str, parse_float=str)
     return excerpt(text, limit=limit)
 

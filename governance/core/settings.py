@@ -1,7 +1,7 @@
 """The declaration of a setting's system check and bounds, next to its type, default and docstring.
 
     MAX_RUNNING: Annotated[int, Setting("governance.E006", 1, 100_000)] = 100
-    \"\"\"Calls that one process runs concurrently.\"\"\"
+    \"\"\"Maximum number of concurrent calls in one process.\"\"\"
 
 The system check, the environment variable and the line in `docs/settings/` are derived from the field.
 """

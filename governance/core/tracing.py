@@ -73,7 +73,7 @@ class Span:
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         if (
             self._attached is not None and enclosing() is self
-        ):  # otherwise, the context has already been left
+        ):  # otherwise, this context has already been left
             contexts.detach(self._attached)
         if isinstance(error, asyncio.CancelledError):
             if not self._requests:

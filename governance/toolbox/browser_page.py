@@ -173,7 +173,7 @@ class BrowserPage:
     def _forget(self, task: "asyncio.Task[None]") -> None:
         self._chores.discard(task)
         if not task.cancelled():
-            task.exception()  # retrieve the exception, so that asyncio does not log it: the page is gone
+            task.exception()  # keep asyncio from logging the exception, because the page is gone
 
 
 async def open_page(browser: "Browser", *, settings: SettingsSource) -> BrowserPage:

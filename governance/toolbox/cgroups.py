@@ -33,7 +33,7 @@ _opening = threading.Lock()
 
 @functools.cache
 def find_group() -> str:
-    """Return the path of the group in which commands get their own groups, or an empty string if there is none.
+    """Return the path of the group that can contain the groups of commands, or an empty string if there is none.
 
     The first call in a process prepares the group, so call this in a thread.
     """

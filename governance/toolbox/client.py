@@ -134,8 +134,8 @@ class CheckedTransport(httpx.AsyncBaseTransport):
     ) -> None:
         self._settings = settings
         self._trusted = trusted
-        # Keep no idle connections: one could be reused for another host at the same address, without a check of that
-        # host's certificate.
+        # Keep no idle connections, because one could be reused for another host at the same address without a check of
+        # that host's certificate.
         limits = httpx.Limits(max_keepalive_connections=0)
         self._transport = httpx.AsyncHTTPTransport(verify=tls, limits=limits, trust_env=False)
 

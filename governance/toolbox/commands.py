@@ -154,7 +154,7 @@ async def _start(launch: Launch, output: Output) -> _Running:
     arguments, environment, tag = _wrapped(launch, info_writer)
     guard = ShellGuard() if launch.sandbox.mode is Mode.NONE else None
     try:
-        process = subprocess.Popen(  # noqa: ASYNC220, S603 - takes a millisecond; running commands is the purpose
+        process = subprocess.Popen(  # noqa: ASYNC220, S603 - starting is quick, and running commands is the purpose
             arguments if guard is None else guard.wrap(arguments),
             stdin=subprocess.DEVNULL if guard is None else guard.input,
             stdout=writable,

@@ -68,10 +68,10 @@ def _is_web_address_or_empty(value: str) -> bool:
 class ToolboxSettings:
     """The limits and permissions of the built-in tools, which are read again for every call.
 
-    Durations are in seconds. A field with a `Setting` is a setting of the project: in Django, `exec_enabled` is
-    `GOVERNANCE_EXEC_ENABLED`. Its docstring is its description in `docs/settings/governance.md`. The other fields are
-    internal. `web_resolve` is a function that returns the addresses of a host name; without it, the system's resolver
-    is used.
+    Durations are in seconds. A field with a `Setting` is a setting of the project. For example, `exec_enabled` is the
+    Django setting `GOVERNANCE_EXEC_ENABLED`. Its docstring is its description in `docs/settings/governance.md`. The
+    other fields are internal. `web_resolve` is a function that returns the addresses of a host name; without it, the
+    system's resolver is used.
     """
 
     kill_grace: Annotated[float, Setting("governance.E005", 0, 60)] = 0.4

@@ -220,7 +220,7 @@ def html_to_text(
     """Parse a page. Return the parser, and whether it has parsed the whole page within `within` seconds.
 
     The parser is very slow on hostile input, and a thread cannot be killed. Therefore the parser receives the page in
-    pieces, and stops between two of them on a cancel or when the time is over.
+    pieces, and parsing stops between two pieces if the call is cancelled or the time is over.
     """
     page = HtmlText(url)
     deadline = time.monotonic() + within

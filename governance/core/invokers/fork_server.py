@@ -33,7 +33,8 @@ _FIRST_PAUSE = 0.0005  # seconds between two polls of processes that are being e
 _LONGEST_PAUSE = 0.1
 _EXIT_POLL = 0.05
 _NO_GRACE = 0.0
-SETTINGS = "TURNKEEPER_FORK_SERVER"  # in the environment, because all users of the machine can read the arguments of a process
+# Passed in the environment, because all users of the machine can read the arguments of a process.
+SETTINGS = "TURNKEEPER_FORK_SERVER"
 
 
 def main() -> None:
@@ -43,7 +44,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     die_with_parent(settings["parent"])
-    # This process's path was extended to find this module; child processes of tools get the server's path.
+    # This process's path was extended to find this module, but child processes of tools need the server's path.
     os.environ.pop("PYTHONPATH", None)
     if settings["pythonpath"] is not None:
         os.environ["PYTHONPATH"] = settings["pythonpath"]
@@ -64,7 +65,7 @@ def main() -> None:
         connection, control = map(_socket, descriptors)
         with suppress(
             OSError
-        ):  # the system refused the fork: both sockets close, which tells the server
+        ):  # the system refused the fork, and the server notices that both sockets close
             if os.fork() == 0:
                 requests.close()
                 keeper = Keeper(control, grace=settings["kill_grace"])
@@ -231,7 +232,7 @@ def _descriptors() -> frozenset[int]:
 def _start_again(settings: dict[str, Any], environment: dict[str, str]) -> None:
     environment[SETTINGS] = json.dumps({**settings, "is_plain": True})
     program, *_ = settings["command"]
-    os.execve(program, settings["command"], environment)  # noqa: S606 - it runs already
+    os.execve(program, settings["command"], environment)  # noqa: S606 - this program is already running
 
 
 def _socket(descriptor: int) -> socket.socket:

@@ -181,13 +181,14 @@ class StartedWorker:
 
         A lazy result is collected in the worker, up to "limit" characters. "context" contains the facts for the tool's
         context: `tool_name`, `scope`, `workspace`, `metadata`, `user_id`, `agent`, `depth`. `on_return` receives the
-        `time.monotonic()` at which the function returned, `show` each image that the function shows. `still_mine`
+        `time.monotonic()` at which the function returned, and `show` each image that the function shows. `still_mine`
         returns whether this process still owns the call. Cancelling the surrounding task sends SIGTERM to the worker's
         group, and after the grace period SIGKILL to all its descendants. `CancelledError` is raised when all have
         ended, or immediately at a second cancel.
 
         Raises:
-            RemoteToolError, ToolFailed: the tool raised; `ToolFailed` contains a sentence for the model.
+            ToolFailed: the tool raised `ToolFailed`, with a sentence for the model.
+            RemoteToolError: the tool raised another exception.
             CallRefused: the function, the arguments or the result cannot be transferred.
             WorkerDied: the worker ended during the call.
             MayStillRun: the call was cancelled, and the end of the worker's descendants could not be observed.
@@ -266,7 +267,7 @@ class ForkServer:
                 self._requests = self._start()
             try:
                 socket.send_fds(self._requests, [b"+"], [connection.fileno(), control.fileno()])
-            except BlockingIOError:  # the pipe is full: too many workers are being started
+            except BlockingIOError:  # the pipe is full, because too many workers are being started
                 await asyncio.sleep(_BUSY_PAUSE)
             except BrokenPipeError:  # the process is ending
                 await self.close()

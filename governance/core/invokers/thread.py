@@ -1,7 +1,8 @@
 """Runs plain tools, each in a separate thread (T7).
 
 A thread cannot be ended from outside. A thread that outlives its call is *abandoned*, and the number of such threads is
-limited. It does not delay the next call, which gets another thread, or the exit of the process, because it is a daemon.
+limited. It delays neither the next call, which runs in another thread, nor the exit of the process, because it is a
+daemon thread.
 """
 
 import asyncio
