@@ -1,1 +1,1 @@
-"""One tool call from its request to its one outcome; imports no framework (B8)."""
+"""The execution of tool calls, each from its request to its one outcome, without any framework (B8)."""

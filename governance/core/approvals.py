@@ -1,7 +1,7 @@
-"""A call's wait for a person's decision, until a person answers, the time limit runs out or a cancel arrives (D2 to
-D4).
+"""The wait of a call for a person's decision (D2 to D4).
 
-The executor asks the question. `governance/approval_store.py` stores it and decides which answer came first.
+It ends when a person answers, the time limit runs out or a cancel arrives. The executor asks the question.
+`governance/approval_store.py` stores it and decides which answer came first.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from governance.core.tools import Tool
 
 
 class Verdict(StrEnum):
-    """How a question ended; the first two are decisions of a person."""
+    """The way in which a question ended. The first two values are decisions of a person."""
 
     APPROVED = "approved"
     DENIED = "denied"
@@ -27,7 +27,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """How a question ended: who decided, and why. With `remember`, the decision applies to the whole scope.
+    """The end of a question: the verdict, who decided, and why. With `remember`, it applies to the whole scope.
 
     `question` is the id of the question. `answers` contains the answers to a form.
     """
@@ -43,10 +43,10 @@ class Decision:
 class Question:
     """A request for a person's decision. It belongs to one event loop, but `answer` may be called from any thread.
 
-    The approver sets `id`. `timeout` is in seconds; None means no limit. `definition` is the digest of the tool as it
-    was shown, `description` the tool's own text. `host` is the first unapproved host that the call would connect to, or
-    empty; with `is_about_host`, the question is only about that host. With a `form`, a running call asks the person to
-    fill it in.
+    The approver sets `id`. `timeout` is in seconds, and `None` means no limit. `definition` is the digest of the tool
+    as it was shown, and `description` is the tool's own description. `host` is the first unapproved web host that the
+    call would connect to, or empty; with `is_about_host`, the question is only about that host. With a `form`, a
+    running call asks the person to fill in the form.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Question:
 
     @property
     def is_open(self) -> bool:
-        """Whether the question is open: asked and not answered."""
+        """Whether the question has been asked, but not answered yet."""
         return bool(self.id) and not self._answer.done()
 
     def answer(self, decision: Decision) -> None:
@@ -85,7 +85,7 @@ class Question:
         self._end(Verdict.CANCELLED)
 
     async def decided(self, token: CancellationToken) -> Decision:
-        """Wait for a decision, for the expiry or for a cancel, whichever is first."""
+        """Wait for a decision, the expiry or a cancel, whichever comes first, and return how the question ended."""
         expiry = None
         if self.timeout is not None:
             loop = asyncio.get_running_loop()
@@ -103,7 +103,7 @@ class Question:
 
 
 class CallApproval:
-    """The approval state of one call; `unknown_host` is the host that a person must approve first."""
+    """The approval state of one call. `unknown_host` is the web host that a person must approve first, or empty."""
 
     def __init__(self) -> None:
         self.question: Question | None = None
@@ -111,13 +111,14 @@ class CallApproval:
         self._approved: tuple[str, ApprovalRule] | None = None
 
     def clear(self, tool: Tool, *, rule: ApprovalRule) -> None:
-        """Record a person's approval. It is valid for the tool's current definition and for rules no stricter than
-        `rule` (D1, D4).
+        """Record a person's approval.
+
+        It is valid for the tool's current definition, and for rules that are no stricter than `rule` (D1, D4).
         """
         self._approved = tool.definition, rule
 
     def clears(self, tool: Tool, rule: ApprovalRule) -> bool:
-        """Return whether the call may start: it needs no approval, or has one for this definition and rule."""
+        """Return whether the call may start, because it needs no approval or has one for this definition and rule."""
         if rule is ApprovalRule.NEVER:
             return True
         if self._approved is None:

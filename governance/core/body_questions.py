@@ -14,7 +14,7 @@ MOST_FORMS = 10  # per call
 
 
 class BodyQuestions:
-    """Shows the forms of one call. It refuses every form if there is no approver, or after `aclose`."""
+    """The forms of one call. Every form is refused if there is no approver, or after `aclose`."""
 
     def __init__(self, live: LiveCall, *, approver: Approver | None) -> None:
         self._live = live
@@ -25,7 +25,7 @@ class BodyQuestions:
         self._is_closed = False
 
     async def ask(self, form: Form) -> FormAnswer:
-        """Show the form to a person and return how it ended. A cancel of the call withdraws the form.
+        """Show the form to a person and return the answer. A cancel of the call withdraws the form.
 
         Raises:
             FormRefused: there is no approver, the call has shown too many forms, or it has ended.

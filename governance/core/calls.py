@@ -1,4 +1,4 @@
-"""One request to run one tool: its status, the allowed transitions, and its outcome."""
+"""A request to run a tool, with its status, the allowed transitions, and its outcome."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from governance.sanitize import clean_arguments
 
 
 class CallStatus(StrEnum):
-    """The status of a call; the values are those of the protocol."""
+    """The status of a call. The values are those that the protocol uses."""
 
     PENDING = "pending"
     AWAITING_APPROVAL = "awaiting_approval"
@@ -59,7 +59,8 @@ ALLOWED_TRANSITIONS: Mapping[CallStatus, frozenset[CallStatus]] = {
         {CallStatus.PENDING, CallStatus.RUNNING, CallStatus.DENIED, CallStatus.EXPIRED}
     )
     | _NEVER_RAN,
-    # not_started may follow running, because the status is recorded first and a cancel may precede the body (C1)
+    # `not_started` may follow `running`, because the status is recorded before the body starts, and a cancel may arrive
+    # in between (C1).
     CallStatus.RUNNING: frozenset({CallStatus.CANCELLING, CallStatus.NOT_STARTED}) | _ENDED_RUNNING,
     CallStatus.CANCELLING: frozenset({CallStatus.NOT_STARTED}) | _ENDED_RUNNING,
 }
@@ -72,7 +73,7 @@ def check_transition(before: CallStatus, after: CallStatus) -> None:
 
 
 class ErrorType(StrEnum):
-    """Why a call failed (T4); stored on the call and sent with its `tool_result`."""
+    """The reason why a call failed (T4), which is stored with the call and sent with its `tool_result`."""
 
     TIMEOUT = "timeout"
     EXECUTION_ERROR = "execution_error"
@@ -92,7 +93,7 @@ class ErrorType(StrEnum):
 
 
 class Disposition(StrEnum):
-    """Whether a call's work has ended, as far as that is known (C13)."""
+    """What is known about the work of a call: it has ended, it was never started, or it may still be running (C13)."""
 
     SETTLED = "settled"
     NOT_STARTED = "not_started"
@@ -100,9 +101,9 @@ class Disposition(StrEnum):
 
 
 class Effects(StrEnum):
-    """Whether the work of a call may have had effects besides its result."""
+    """The effects that the work of a call may have had in addition to its result."""
 
-    NONE = "none"  # it never began, or its tool has no side effects
+    NONE = "none"  # it never started, or its tool has no side effects and it was not abandoned
     POSSIBLE = "possible"  # its tool has side effects, or it is not known to have ended
     CUT = "cut"  # its tool has side effects, and it was ended in the middle of them
 
@@ -130,11 +131,11 @@ _CUT_OFF = (CallStatus.TIMED_OUT, CallStatus.CANCELLED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """A tool call requested by a model. `scope` is opaque; `position` is its index in the step.
+    """A tool call that a model has requested. `scope` is an opaque id, and `position` is the call's index in its step.
 
-    `problem` is a sentence that says why the input cannot be read; a call with a problem is refused. A call beyond the
-    `most` calls allowed in one answer is refused too. The input is cleaned on creation, so that the same value is
-    stored, shown to people, and passed to the tool.
+    `problem` is a sentence that says why the input cannot be read. A call with a problem is refused. A call beyond the
+    `most` calls that are allowed in one answer is refused too. The input is cleaned on creation, so that the same value
+    is stored, shown to people, and passed to the tool.
     """
 
     id: str
@@ -154,7 +155,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """A progress report: a sentence, `progress` of `total`, or a piece of output that is kept as a partial result."""
+    """A progress report: a message, `progress` of `total`, or a piece of output that is kept as a partial result."""
 
     message: str = ""
     progress: float | None = None
@@ -164,15 +165,15 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolOutcome:
-    """How a call ended; every call has exactly one outcome.
+    """The outcome of a call. Every call has exactly one outcome.
 
-    `result` is the text that the model reads. `duration` is how many seconds the call ran (0.0 if it never ran),
-    `queued` how many seconds it waited for a slot. `ended_by` is set if a cancel ended it. `detail` is for the log and
-    the operators, never for a browser or a model. `limit` is the limit that ran out. `images` are the images that the
-    call has shown.
+    `result` is the text that the model reads. `duration` is the number of seconds that the call ran (0.0 if it never
+    ran), and `queued` the number of seconds that it waited for a slot. `ended_by` is set if a cancel ended the call.
+    `detail` is for the log and the operators, never for a browser or a model. `limit` is the limit that ran out.
+    `images` are the images that the call has shown.
 
-    `value` is the object that the body returned, `error` the exception that its caller would see. Both are for code
-    that calls a function in this process (B8), and are not stored.
+    `value` is the object that the body returned, and `error` is the exception that a caller of the function would see.
+    Both are for code that calls a function in this process (B8), and are not stored.
     """
 
     status: CallStatus
@@ -193,9 +194,7 @@ class ToolOutcome:
 
     @property
     def limit_reached(self) -> Limit | None:
-        """The limit that ended the call: its own, the turn's, or the time limit for an approval. None if no limit ended
-        it.
-        """
+        """The limit that ended the call (its own, its turn's, or the time limit for an approval), or `None`."""
         if self.limit is not None:
             return self.limit
         if self.status is CallStatus.EXPIRED:
@@ -206,7 +205,7 @@ class ToolOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LateSettlement:
-    """How the work of an abandoned or timed-out call ended later (T11). It does not change the result."""
+    """The later end of the work of an abandoned or timed-out call (T11), which does not change the call's result."""
 
     kind: str  # "returned" | "raised" | "cancelled" | "process_ended"
     text: str

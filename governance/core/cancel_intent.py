@@ -1,4 +1,4 @@
-"""Detects cancel intents, which are messages that only ask to stop (C6), without a model."""
+"""Detect cancel intents, which are messages that only ask to stop (C6), without a model."""
 
 import re
 import unicodedata
@@ -7,16 +7,17 @@ from functools import cache
 
 from governance.core.cancel_phrases import CATALOGUE, CancelPhrases
 
-# Longer texts cannot match; this keeps a pasted megabyte out of the normalisation.
+# Longer texts never match, so that a pasted megabyte does not have to be normalised.
 MAX_LENGTH = 200
 
-# Accents of Latin, Greek and Cyrillic letters, and the vowel signs of Arabic: people often omit them.
+# Accents of Latin, Greek and Cyrillic letters, and Arabic vowel signs, which people often omit.
 _LEFT_OUT = re.compile("[\u0300-\u036f\u064b-\u0655]")
 
 
 def is_cancel_intent(text: str | None, *, also: Iterable[str] = ()) -> bool:
-    """Return whether `text` is only a request to stop the running work. The phrases of every language match, regardless
-    of the page's language; `also` contains the site's own phrases.
+    """Return whether `text` is only a request to stop the running work.
+
+    The phrases of every language match, regardless of the page's language. `also` contains the site's own phrases.
     """
     if text is None or len(text) > MAX_LENGTH:
         return False
@@ -29,8 +30,9 @@ def is_cancel_intent(text: str | None, *, also: Iterable[str] = ()) -> bool:
 
 
 def vocabulary(language: str, *, also: Iterable[str] = ()) -> dict[str, list[str]]:
-    """Return what a page's script needs to detect cancel intents: the commands in English and `language`, and patterns
-    that match whole messages in any language.
+    """Return the commands and patterns with which a page's script detects cancel intents.
+
+    The commands are those in English and `language`. The patterns match whole messages in any language.
     """
     languages = [words for words in CATALOGUE if words.language in {"en", language[:2]}]
     commands = {normalised_words(phrase) for words in languages for phrase in words.commands}
@@ -49,7 +51,7 @@ def vocabulary(language: str, *, also: Iterable[str] = ()) -> dict[str, list[str
 def has_cancel_word(text: str, *, also: Iterable[str] = ()) -> bool:
     """Return whether `text` contains a cancel phrase of any language, or one of `also`.
 
-    If speech recognition caught only that part of `text`, it would report a cancel.
+    If speech recognition understood only that part of `text`, it would report a cancel.
     """
     words = normalised_words(text)
     return _commands().search(words) is not None or any(
@@ -84,7 +86,7 @@ def _commands() -> re.Pattern[str]:
 
 
 def _pattern(words: CancelPhrases, *, name: str) -> str:
-    """Return the pattern of one language: openers, the phrase (possibly repeated), object, closers."""
+    """Return the pattern of one language, which consists of openers, a (repeated) command, an object and closers."""
     blank = " " if words.is_spaced else " ?"
     openers = f"(?:(?:{_any(words.before)}){blank})*" if words.before else ""
     about = f"(?:{blank}(?:{_any(words.about)}))?" if words.about else ""

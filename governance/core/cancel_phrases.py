@@ -1,8 +1,8 @@
 # ruff: noqa: RUF001 - the phrases are in several scripts
-"""How people ask to stop, in English and ten other languages, typed and spoken.
+"""The phrases with which people ask to stop, typed or spoken, in English and ten other languages.
 
 No list allows a word for “not” before or after a command, so “don't stop the music” is not a cancel. The only objects
-in the lists are the agent's own work, so “cancel my subscription” and “stop the server” are tasks.
+in the lists are the agent's own work, so “cancel my subscription” and “stop the server” are treated as tasks.
 """
 
 from dataclasses import dataclass
@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelPhrases:
-    """The phrases of one language: commands, openers, objects and closers. `is_spaced` is False if the language
-    writes words without spaces.
+    """The phrases of one language: commands, openers, objects and closers.
+
+    `is_spaced` is False if the language is written without spaces between words.
     """
 
     language: str

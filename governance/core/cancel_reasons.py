@@ -1,4 +1,4 @@
-"""The reasons and sources of a cancel; one row per reason defines its labels and effects."""
+"""The reasons and sources of a cancel. Each reason has a row that defines its labels and effects."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -6,7 +6,7 @@ from typing import Self
 
 
 def _(text: str) -> str:
-    """Mark a label for translation; Django translates it."""
+    """Return the label unchanged. The call marks the label for translation, which Django does later."""
     return text
 
 
@@ -14,9 +14,9 @@ def _(text: str) -> str:
 class _Row:
     """The labels and effects of a reason. People read `label` and `on_page`; the model reads `who` and `ended`.
 
-    `on_page` follows "cancelled", `who` follows "cancelled by", `ended` is a clause. `turn_status` is the status of a
-    turn that ends for this reason. `is_by_person` means that a person requested the cancel, `is_avoidable` that the
-    model could have avoided it.
+    `on_page` follows the word "cancelled", `who` follows "cancelled by", and `ended` is a complete clause.
+    `turn_status` is the status of a turn that ends for this reason. `is_by_person` means that a person requested the
+    cancel, and `is_avoidable` that the model could have avoided it.
     """
 
     label: str
@@ -29,15 +29,15 @@ class _Row:
 
 
 class CancelReason(StrEnum):
-    """Why something was cancelled; a closed set (see the glossary)."""
+    """The reason for a cancel. The set of reasons is closed, and the glossary explains each."""
 
     row: _Row
 
     def __new__(cls, name: str, *rows: _Row) -> Self:
-        """Create a member from its value, which the database and the wire use, and its one row."""
+        """Create a member from its value, which is stored and sent over the wire, and its one row."""
         member = str.__new__(cls, name)
         member._value_ = name
-        (member.row,) = rows  # variadic because a lookup by value calls this without a row
+        (member.row,) = rows  # variadic, because a lookup by value passes no row
         return member
 
     USER = (
@@ -131,7 +131,7 @@ class CancelReason(StrEnum):
 
 
 class CancelSource(StrEnum):
-    """How the request to cancel was made."""
+    """The way in which a cancel was requested."""
 
     BUTTON = "button"
     TYPED = "typed"

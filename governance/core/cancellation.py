@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class ScopeKind(StrEnum):
-    """The kinds of work in a scope; a closed set."""
+    """The kinds of work in a scope. The set is closed."""
 
     TEXT_REPLY = "text_reply"
     VOICE = "voice"
@@ -32,7 +32,10 @@ class ScopeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cancellation:
-    """One request to stop: reason, source, person (a display name, empty for the system) and an optional note."""
+    """A request to stop: its reason, its source, the person who made it, and an optional note.
+
+    `by` is the display name of the person, and empty if the system made the request.
+    """
 
     reason: CancelReason
     source: CancelSource = CancelSource.POLICY
@@ -52,10 +55,10 @@ Callback = Callable[[Cancellation], object]
 
 
 class CancellationToken:
-    """Tells a tool, a model stream or a child turn to stop (C4). Cancelling any of its `parents` cancels it too.
+    """A token that tells a tool, a model stream or a child turn to stop (C4).
 
-    `cancel` may be called from any thread. Callbacks run in the calling thread, in the order of registration. Tools in
-    threads use `wait_blocking`; coroutines use `wait`.
+    Cancelling any of its `parents` cancels it too. `cancel` may be called from any thread. Callbacks run in the calling
+    thread, in the order of registration. Tools in threads use `wait_blocking`, and coroutines use `wait`.
     """
 
     __slots__ = ("__weakref__", "_callbacks", "_cancellation", "_leave_parents", "_lock")
@@ -79,7 +82,7 @@ class CancellationToken:
             raise Cancelled(self._cancellation)
 
     def child(self) -> "CancellationToken":
-        """Return a token that is cancelled with this one, but not the other way round."""
+        """Return a token that is cancelled together with this one. Cancelling it does not cancel this one."""
         return CancellationToken(self)
 
     def cancel(self, cancellation: Cancellation) -> bool:
@@ -98,8 +101,9 @@ class CancellationToken:
         return True
 
     def on_cancel(self, callback: Callback) -> Callable[[], None]:
-        """Call `callback` when the token is cancelled, or now if it already is. Return a function that removes the
-        callback.
+        """Call `callback` when the token is cancelled, or immediately if it already is.
+
+        Return a function that removes the callback.
         """
         with self._lock:
             if (cancellation := self._cancellation) is None:
@@ -115,7 +119,7 @@ class CancellationToken:
 
     @contextmanager
     def watched(self) -> "Iterator[asyncio.Future[Cancellation]]":
-        """Provide a future of this loop that resolves when the token is cancelled."""
+        """Yield a future of this loop that resolves when the token is cancelled."""
         requested: Promise[Cancellation] = Promise()
         forget = self.on_cancel(requested.resolve)
         try:
@@ -124,7 +128,7 @@ class CancellationToken:
             forget()
 
     def wait_blocking(self, timeout: float | None = None) -> bool:
-        """Block this thread until the token is cancelled, for at most `timeout` seconds. Return whether it is."""
+        """Block this thread for at most `timeout` seconds, until the token is cancelled. Return whether it is."""
         requested = threading.Event()
         forget = self.on_cancel(lambda _: requested.set())
         try:
@@ -155,7 +159,7 @@ def _nothing() -> None:
 class ScopeTokens:
     """The root token of each scope, so that a cancel also affects work that has not begun (C7).
 
-    Work that is queued after a cancel gets a new token, so no timestamps have to be compared to know which work a
+    Work that is queued after a cancel has a new token, so no timestamps have to be compared to find the work that a
     cancel affects. A token lives as long as there is work below it. The methods may be called from any thread.
     """
 
@@ -184,14 +188,14 @@ class Promise(asyncio.Future[T]):
 
     def resolve(self, value: T) -> None:
         if not is_running_here(self.get_loop()):
-            with suppress(RuntimeError):  # the loop is closed: there is no waiter
+            with suppress(RuntimeError):  # the loop is closed, so nothing is waiting
                 self.get_loop().call_soon_threadsafe(self.resolve, value)
         elif not self.done():
             self.set_result(value)
 
 
 def is_running_here(loop: asyncio.AbstractEventLoop) -> bool:
-    """Whether this thread runs the loop now."""
+    """Return whether this thread is running the loop now."""
     try:
         return asyncio.get_running_loop() is loop
     except RuntimeError:  # this thread runs no loop

@@ -1,7 +1,7 @@
-"""Checkpoints: named places at which a test can make the process die, stop, sleep or fail.
+"""Checkpoints, which are named points in the code at which a test can make the process die, stop, sleep or fail.
 
 `TURNKEEPER_CRASH` lists failpoints, separated by commas. `after_claim:3` kills the process (SIGKILL) at the third pass
-of that place, `after_claim` at the first. `after_claim:stop` stops it (SIGSTOP), `after_claim:sleep=20` blocks its
+of that place, and `after_claim` at the first. `after_claim:stop` stops it (SIGSTOP), `after_claim:sleep=20` blocks the
 thread for 20 seconds, `after_claim:raise` raises an exception, and `after_claim:raise:3` raises it at the third pass.
 If the value is `@` followed by a path, the failpoints are read from that file at each pass. Without the variable, a
 checkpoint costs a single comparison.
@@ -82,7 +82,7 @@ def _action_for(word: str) -> Callable[[], None]:
 
 def _stop_process() -> None:
     os.kill(os.getpid(), signal.SIGSTOP)
-    time.sleep(0.2)  # the other threads may stop first; this one must not continue
+    time.sleep(0.2)  # other threads may be stopped first, and this one must not continue meanwhile
 
 
 def _fail() -> None:
@@ -90,7 +90,7 @@ def _fail() -> None:
 
 
 class _FailpointFile:
-    """The failpoints of a file that may change while the process runs; a change restarts the count of passes."""
+    """The failpoints of a file that may change while the process runs. A change restarts the count of passes."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

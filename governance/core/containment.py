@@ -1,7 +1,7 @@
-"""Ties everything that a tool's body starts or raises to its call (T1, C13, T7, B4).
+"""Associate everything that a tool's body starts or raises with its call (T1, C13, T7, B4).
 
 `StartedWork` tracks the tasks, functions in threads and child processes that a body has started. A body whose task has
-ended may have left such work behind, as `asyncio.to_thread` and `asyncio.shield` do at a cancel; its call must not be
+ended may have left such work behind, as `asyncio.to_thread` and `asyncio.shield` do on a cancel. Its call must not be
 reported as ended while that work runs. `StartedWork` sees tasks of the loop, functions in the executors that are
 reported to `note_function`, and child processes (Linux), but neither threads that a body starts directly nor processes
 that its children start.
@@ -41,7 +41,7 @@ class StartedWork:
         self._tasks: set[asyncio.Future[Any]] = set()
         self._functions: set[concurrent.futures.Future[Any]] = set()
         self._children: set[int] = set()
-        self.printed = 0  # characters
+        self.printed = 0  # number of characters
 
     def note_task(self, task: "asyncio.Future[Any]") -> None:
         self._tasks.add(task)
@@ -84,14 +84,14 @@ def settle_children() -> None:
 
 
 def current_work(context: contextvars.Context | None = None) -> StartedWork | None:
-    """Return the work of the call to which `context` belongs, by default the current one; None outside a call."""
+    """Return the work of the call that `context` (by default the current one) belongs to, or `None` outside a call."""
     return _current.get() if context is None else context.get(_current)
 
 
 class _Children(threading.local):
-    """Finds the child processes that calls start in this thread.
+    """The search for child processes that calls start in this thread.
 
-    The hook runs before the fork, so the child is found at the thread's next fork or at the next `settle`.
+    The audit hook runs before the fork, so a child is found at the thread's next fork or at the next `settle`.
     """
 
     owner: StartedWork | None = None
@@ -118,7 +118,7 @@ _is_listening = False
 
 @contextmanager
 def contained() -> Iterator[None]:
-    """Turn a request to exit into a `RuntimeError`, unless a signal to this process caused it."""
+    """Convert a request to exit to a `RuntimeError`, unless a signal to this process caused it."""
     try:
         yield
     except (SystemExit, KeyboardInterrupt) as error:
@@ -128,9 +128,7 @@ def contained() -> Iterator[None]:
 
 
 class Contained(RuntimeError):
-    """The error of a call whose tool raised an exception that must not propagate, such as `SystemExit` or one of
-    asyncio's internal exceptions.
-    """
+    """The error of a call whose tool raised an exception that must not propagate, such as `SystemExit`."""
 
     def __init__(self, error: BaseException) -> None:
         self.kind = type(error).__name__
@@ -138,8 +136,9 @@ class Contained(RuntimeError):
 
 
 def begin_work() -> StartedWork:
-    """Contain and track the tasks that this context starts from now on, for example with `gather`. Return the tracked
-    work.
+    """Contain and track the tasks that this context starts from now on, for example with `gather`.
+
+    Return the tracked work.
     """
     loop: Any = asyncio.get_running_loop()
     factory = loop.get_task_factory()
@@ -157,11 +156,11 @@ def begin_work() -> StartedWork:
 
 
 class _TaskFactory:
-    """Makes tasks with `before`, the loop's previous factory (None = asyncio's default), and contains the tasks of
-    tools.
+    """A task factory that contains the tasks of tools.
 
-    A task is contained if the code that starts it runs in a call. A task with its own context (`context=Context()`) is
-    contained, but is not part of the call's work; connections that later calls share are created this way.
+    It creates tasks with `before`, which is the loop's previous factory, or with asyncio's default. A task is contained
+    if the code that starts it runs in a call. A task with its own context (`context=Context()`) is contained, but is
+    not part of the call's work; connections that later calls share are created this way.
     """
 
     def __init__(self, before: Callable[..., Any] | None) -> None:
@@ -189,9 +188,9 @@ async def _contain(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 
 def _was_signalled(error: BaseException) -> bool:
-    """Whether the process received a signal to end while the tool ran.
+    """Return whether the process received a signal to end while the tool ran.
 
-    Python's own handler for Ctrl-C leaves no trace, so with it every interrupt is treated as a signal.
+    Python's own handler for Ctrl-C leaves no trace, so every interrupt is treated as a signal if that handler is set.
     """
     if threading.current_thread() is not threading.main_thread():
         return False  # only the main thread handles signals

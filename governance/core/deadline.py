@@ -1,6 +1,4 @@
-"""The total and idle limits of one running call, which can change while it runs and pause during a question (T5, T6,
-T9).
-"""
+"""The total and idle limits of a running call, which can change and which pause during a question (T5, T6, T9)."""
 
 import asyncio
 import time
@@ -16,7 +14,7 @@ _TOLERANCE = 1e-4  # seconds
 
 
 class Limit(StrEnum):
-    """The limit that ran out: the call's total or idle limit, the limit of its turn, or the time for an approval."""
+    """The limit that ran out: the call's total or idle limit, the limit of its turn, or the limit for an approval."""
 
     TOTAL = "total"
     IDLE = "idle"
@@ -33,7 +31,7 @@ class Expiry(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadlineChange:
-    """A change to the total limit, the idle limit or both limits of a running call, in seconds; None means no limit."""
+    """A change to the total or idle limit, or both, of a running call. Limits are in seconds; None means no limit."""
 
     from_timeout: float | None
     to_timeout: float | None
@@ -44,7 +42,7 @@ class DeadlineChange:
 
 
 class Deadline:
-    """Calls `on_expire` once, when the total or the idle limit has run out.
+    """A timer that calls `on_expire` once, when the total or the idle limit has run out.
 
     A progress report only stores its time, and the timer checks that time when it fires, so frequent reports cost
     almost nothing. A closed deadline never expires.
@@ -73,9 +71,8 @@ class Deadline:
         on_expire: Callable[[Expiry], object],
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._context = (
-            copy_context()
-        )  # `on_expire` runs in this context, even if another task moves the limit
+        # `on_expire` runs in this context, even if another task moves the limit.
+        self._context = copy_context()
         self._timeout = timeout
         self._idle_timeout = idle_timeout
         self._on_expire = on_expire
@@ -97,25 +94,25 @@ class Deadline:
 
     @property
     def elapsed(self) -> float:
-        """How many seconds the call has run, excluding pauses."""
+        """The number of seconds that the call has run, excluding pauses."""
         return self._now - self._started_at - self._paused_for
 
     @property
     def time_left(self) -> float | None:
-        """Seconds until the total limit; None if there is no such limit."""
+        """The number of seconds until the total limit, or `None` if there is no such limit."""
         return None if self._timeout is None else max(self._timeout - self.elapsed, 0.0)
 
     def loop_time(self, monotonic: float | None = None) -> float:
-        """Return the loop's time, now or at a given `time.monotonic()`. May be called from any thread.
+        """Return the loop's time, now or at a given `time.monotonic()`. This may be called from any thread.
 
-        Derived from `time.monotonic()`, because a blocked loop may return a stale `loop.time()`.
+        It is derived from `time.monotonic()`, because a blocked loop may return a stale `loop.time()`.
         """
         monotonic_time = time.monotonic() if monotonic is None else monotonic
         at = self._started_at + monotonic_time - self._monotonic_start
         return at if monotonic is not None else max(self._loop.time(), at)
 
     def reached_by(self, at: float) -> Expiry | None:
-        """Return the limit that had run out at this loop time, or None."""
+        """Return the limit that had run out at the loop time `at`, or `None`."""
         next_limit = self._next()
         clock_time = at if self._paused_at is None else min(at, self._paused_at)
         if next_limit is None or clock_time <= next_limit[0] + _TOLERANCE:
@@ -126,7 +123,7 @@ class Deadline:
         self._touched_at = self._now
 
     def move(self, timeout: float | None, *, idle_timeout: float | None) -> None:
-        """Set new limits; one that has already run out expires immediately."""
+        """Set new limits. A limit that has already run out expires immediately."""
         self._timeout = timeout
         self._idle_timeout = idle_timeout
         self._arm()
@@ -147,11 +144,10 @@ class Deadline:
         self._arm()
 
     def close(self) -> None:
-        """Close the deadline; later moves and resumes do nothing."""
+        """Close the deadline. Later calls of `move` and `resume` have no effect."""
         self._is_closed = True
-        self._on_expire = (
-            _do_nothing  # the callback may refer to the deadline's owner: break the cycle
-        )
+        # Break the reference cycle with the owner of the deadline, to which the callback may refer.
+        self._on_expire = _do_nothing
         self._disarm()
 
     @property
@@ -175,7 +171,7 @@ class Deadline:
             self._timer = None
 
     def _next(self) -> tuple[float, Expiry] | None:
-        """Return the time at which the first limit runs out, and that limit; None if there is no limit."""
+        """Return the time at which the first limit runs out, and that limit, or `None` if there is no limit."""
         total = idle = None
         if self._timeout is not None:
             at = self._started_at + self._paused_for + self._timeout

@@ -16,8 +16,8 @@ GovernanceError
 ├── QueueTimeout
 ├── CallNotStarted          an invoker did not run the body, so it had no effect
 │   └── TooManyAbandonedThreads
-├── OutcomeUnknown          the body ended, and its progress is unknown
-│   └── MayStillRun         it was asked to stop, and its work may continue elsewhere
+├── OutcomeUnknown          the body ended, and it is unknown whether it took effect
+│   └── MayStillRun         the body was cancelled, and its work may continue elsewhere
 └── IllegalTransition
 """
 
@@ -26,7 +26,7 @@ from typing import Any
 
 
 class GovernanceError(Exception):
-    """The base class of governance's exceptions; the text is safe to show."""
+    """The base class of governance's exceptions. Their text is safe to show."""
 
 
 class UnknownTool(GovernanceError):
@@ -87,7 +87,7 @@ class ApprovalExpired(GovernanceError):
 
 
 class InvalidToolInput(GovernanceError):
-    """The input does not fit the tool's schema; the text lists each wrong field."""
+    """The input does not match the tool's schema. The exception's text lists each invalid field."""
 
     def __init__(self, tool_name: str, problems: str) -> None:
         super().__init__(f"The input of {tool_name!r} is not valid: {problems}")
@@ -118,7 +118,7 @@ class ToolTimeoutError(GovernanceError):
 
 
 class ToolExecutionError(GovernanceError):
-    """A tool raised an exception, `original_error`, which is only for the server's log (T4)."""
+    """A tool raised an exception. This exception, `original_error`, is only for the server's log (T4)."""
 
     def __init__(self, tool_name: str, original_error: BaseException) -> None:
         super().__init__(f"Tool {tool_name!r} raised {type(original_error).__name__}.")
@@ -127,7 +127,7 @@ class ToolExecutionError(GovernanceError):
 
 
 class QueueFull(GovernanceError):
-    """Too many calls are running and waiting already (P4)."""
+    """Too many calls are already running and waiting (P4)."""
 
 
 class QueueTimeout(GovernanceError):
@@ -139,13 +139,13 @@ class CallNotStarted(GovernanceError):
 
 
 class OutcomeUnknown(GovernanceError):
-    """The body ended, and it is unknown whether its effect happened (C13)."""
+    """The body ended, and it is unknown whether it took effect (C13)."""
 
 
 class MayStillRun(OutcomeUnknown):
     """A cancelled body has stopped waiting for its work, which may continue elsewhere (C13).
 
-    `answer` is resolved with the result of that work if it arrives, and cancelled once no result can arrive any more.
+    `answer` is resolved with the result of that work when it arrives, and cancelled once no result can arrive any more.
     """
 
     def __init__(self, message: str, *, answer: Future[Any] | None = None) -> None:

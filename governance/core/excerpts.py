@@ -1,4 +1,4 @@
-"""Keeps the beginning and the end of a long text, in bounded memory."""
+"""Excerpts, which keep the beginning and the end of a long text in bounded memory."""
 
 import re
 from collections import deque
@@ -14,7 +14,7 @@ class ExactText(str):
 
 
 class Excerpt:
-    """Takes text piece by piece; keeps its first `head` and its last `tail` characters."""
+    """The first `head` and the last `tail` characters of a text that is added piece by piece."""
 
     def __init__(self, *, head: int, tail: int) -> None:
         self._head_room = head
@@ -54,7 +54,7 @@ class Excerpt:
 
 
 def excerpt(text: str, *, limit: int) -> str:
-    """Return the text, without its middle if it is longer than `limit`; the kept beginning is longer than the kept end."""
+    """Return the text, without its middle if it is longer than `limit`. Most of what is kept is the beginning."""
     if len(text) <= limit:
         return text
     tail = limit // 4
@@ -64,7 +64,7 @@ def excerpt(text: str, *, limit: int) -> str:
 
 
 def shortened(text: str, *, limit: int) -> str:
-    """Return the text, cut to `limit` with an ellipsis."""
+    """Return the text, cut to `limit` characters with an ellipsis if it is longer."""
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
@@ -74,9 +74,7 @@ def spaced(number: int) -> str:
 
 
 def as_displayed(text: str) -> str:
-    """Return the text as a terminal displays it: without escape sequences, and with only the last frame of a progress
-    bar.
-    """
+    """Return the text as a terminal displays it, without escape sequences and with only the last state of each line."""
     if isinstance(text, ExactText):
         return text
     if "\x1b" in text:
@@ -90,7 +88,7 @@ def _last_frame(line: str) -> str:
 
 
 def last_lines(text: str, count: int) -> str:
-    """Return the last non-empty lines as plain text, each shortened."""
+    """Return the last `count` non-empty lines as plain text, each cut to a maximum length."""
     lines = text[-4 * _LINE * count :].splitlines()
     plain = ["".join(c for c in _ESCAPE.sub("", line) if c.isprintable()).strip() for line in lines]
     return "\n".join([shortened(line, limit=_LINE) for line in plain if line][-count:])

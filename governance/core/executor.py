@@ -1,11 +1,11 @@
-"""Start here: runs tool calls under a deadline and a cancellation token, and gives each exactly one outcome (T1, C3, C4).
+"""Start here: the executor runs tool calls under a deadline and a cancellation token.
 
-`ToolExecutor` takes a call from the proposal to its outcome: `execute`, then `_govern`, `_run`, and for its body
-`_wait_for` and `_end_body`. The classes below it serve one stage each. `Preflight` checks the call and asks a person
-for approval, before the call waits for its slot. `AbandonedBodies` tracks the bodies that are still running after the
-end of their call; a later return value is recorded as late (T11) and does not change the result. `Notifier` sends
-events to the observer. The state of a call is in `live_call.py`, and `outcomes.py` describes how it ended, as a status
-and as text.
+Each call has exactly one outcome (T1, C3, C4). `ToolExecutor` takes a call from its request to its outcome: `execute`
+calls `_govern`, which calls `_run`, which waits for the body in `_wait_for` and ends it in `_end_body`. Each of the
+classes below it is responsible for one stage. `Preflight` checks the call and asks a person for approval, before the
+call waits for its slot. `AbandonedBodies` tracks the bodies that are still running after the end of their call; a later
+return value is recorded as late (T11) and does not change the result. `Notifier` sends events to the observer. The
+state of a call is in `live_call.py`, and `outcomes.py` describes how it ended, as a status and as text.
 """
 
 import asyncio
@@ -77,7 +77,7 @@ logger = logging.getLogger(__name__)
 Invoke: TypeAlias = Callable[..., Coroutine[Any, Any, Any]]
 CheckedCall: TypeAlias = tuple[Tool, dict[str, Any]]
 
-NOTIFY_AFTER = 0.05  # seconds for a body to end before its observer is notified of the cancel
+NOTIFY_AFTER = 0.05  # seconds that a body has to end before the observer is notified of the cancel
 UNKNOWN = "unknown"  # replaces a tool name that the model invented, because such a name is untrusted content
 _NO_FAILURES = {ErrorType.CANCELLED, ErrorType.NOT_STARTED, ErrorType.DENIED}
 
@@ -99,10 +99,10 @@ class Timing:
 
 
 class ToolExecutor:
-    """Governs tool calls on one event loop.
+    """An executor that governs tool calls on one event loop.
 
-    `invokers` maps an isolation to the invoker of its bodies; tools of other isolations are refused. `mask` masks
-    secrets in the text of an exception, if the policy lets it be read.
+    `invokers` maps each isolation to the invoker that runs the bodies of its tools. Tools with any other isolation are
+    refused. `mask` masks secrets in the text of an exception, if the policy allows the model to read the text.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class ToolExecutor:
     ) -> LiveCall:
         """Return the live call for a request, so that the call can be cancelled before it starts to wait.
 
-        `tool` replaces the registered tool if a body was made for this call alone (B8).
+        `tool` replaces the registered tool, for example if its function was created for this call alone (B8).
         """
         token = CancellationToken(token, self._scope_tokens.of(call.scope))
         return LiveCall(call, token=token, own_tool=tool)
@@ -175,8 +175,9 @@ class ToolExecutor:
         """Govern the call and return its one outcome in bounded time, even if the tool does not stop.
 
         Raises:
-            asyncio.CancelledError: the surrounding task was cancelled. The body was cancelled too; no outcome is recorded.
-            Exception: the observer raised it; the body was not run, or was ended.
+            asyncio.CancelledError: the surrounding task was cancelled. The body was cancelled too, and no outcome is
+            recorded.
+            Exception: the observer raised an exception. The body was not run, or was ended.
 
         In both cases, the observer is notified when the body ends later, as for an abandoned body.
         """
@@ -213,8 +214,9 @@ class ToolExecutor:
         return bool(self._live_in(scope))
 
     def cancel_scope(self, scope: str, cancellation: Cancellation) -> int:
-        """Cancel the calls of a scope (C7). Return how many of them were running or waiting. Calls that were only
-        prepared are not counted, and never start.
+        """Cancel the calls of a scope (C7). Return how many of them were running or waiting.
+
+        Calls that were only prepared are not counted, and never start.
         """
         count = sum(live.cancel(cancellation) for live in self._live_in(scope))
         self._scope_tokens.cancel(scope, cancellation)
@@ -227,8 +229,9 @@ class ToolExecutor:
                 self._follow_policy(live, live.tool, host)
 
     def set_deadline(self, live: LiveCall, timeout: float, *, by: str = "") -> bool:
-        """Set a new total limit, in seconds (T9); for a waiting call, it takes effect when the body starts. Return
-        False if the call has ended.
+        """Set a new total limit in seconds (T9). Return False if the call has ended.
+
+        If the call is waiting, the limit takes effect when the body starts.
         """
         if live.status.is_terminal:
             return False
@@ -248,7 +251,7 @@ class ToolExecutor:
                 await close()
 
     async def _govern(self, live: LiveCall, host: Host) -> ToolOutcome:
-        """Check the call, queue it, run it; start over if its policy changed while it waited."""
+        """Check, queue and run the call. Start over if its policy changed while it waited."""
         while not live.token.is_cancelled:
             checked = await self._preflight.check(live, host)
             if isinstance(checked, ToolOutcome):
@@ -290,8 +293,9 @@ class ToolExecutor:
 
     @asynccontextmanager
     async def _prepared(self, live: LiveCall, tool: Tool) -> AsyncIterator[Invoker | None]:
-        """Provide the body's invoker, or None if the call was cancelled first. The time that a process takes to start
-        is added to the call's waiting time (T5).
+        """Yield the body's invoker, or `None` if the call was cancelled first.
+
+        The time that a process takes to start is added to the call's waiting time (T5).
         """
         invoker = self._invokers[tool.isolation]
         if not isinstance(invoker, PreparingInvoker):
@@ -316,7 +320,7 @@ class ToolExecutor:
     def _supersede(self, live: LiveCall, tool: Tool) -> None:
         """Cancel the earlier calls that this one supersedes (C9)."""
         for earlier in self._live_in(live.call.scope):
-            # Compared by name, because a new tool object may be made for each call.
+            # Compare the names, because a new tool object may be created for each call.
             if earlier is not live and earlier.tool is not None and earlier.tool.name == tool.name:
                 earlier.cancel(Cancellation(reason=CancelReason.SUPERSEDED))
 
@@ -333,7 +337,7 @@ class ToolExecutor:
         live.change_status(CallStatus.RUNNING)
         await host.observer.call_started(live)
         live.end_on_cancel()
-        # Checked after the registration, so that no cancel request is missed.
+        # Check this only after the callback is registered, so that no cancel request is missed.
         if live.ended_by is not None:
             return outcomes.not_started(live)
         questions = BodyQuestions(live, approver=host.approver)
@@ -395,8 +399,9 @@ class ToolExecutor:
         return body
 
     async def _wait_for(self, live: LiveCall, body: Body) -> Ending:
-        """Wait until the body ends, a limit runs out or a cancel arrives. Return the limit or the cancel that ended the
-        call, or None if the body ended in time.
+        """Wait until the body ends, a limit runs out or a cancel arrives.
+
+        Return the limit or the cancel that ended the call, or `None` if the body ended in time.
         """
         self._notifier.watch()
         try:
@@ -422,8 +427,9 @@ class ToolExecutor:
     async def _end_body(
         self, live: LiveCall, body: Body, ending: Cancellation | Expiry, host: Host
     ) -> Ending:
-        """Signal the token, cancel the body once, and wait at most for the grace period. Return None if a cancelled
-        body still returned in time (C13).
+        """Cancel the token and the body, and wait for the body until the grace period ends.
+
+        Return `None` if a cancelled body still returned in time (C13).
         """
         live.change_status(CallStatus.CANCELLING)
         live.token.cancel(Cancellation(reason=CancelReason.TIMEOUT))
@@ -472,7 +478,7 @@ def _ticket_of(live: LiveCall, tool: Tool, host: Host) -> Ticket:
 async def _invoke_in_workspace(
     make: Callable[[], Awaitable[object]], invoke: Invoke, *call: Any
 ) -> Any:
-    """Create the workspace of a body, then run the body."""
+    """Create the workspace of a body, and then run the body."""
     await make()
     return await invoke(*call)
 
@@ -518,9 +524,7 @@ def _note_outcome(span: Span, outcome: ToolOutcome) -> None:
 
 
 class Preflight:
-    """Checks the calls of one executor before they start. Tools of an isolation that is not in `isolations` cannot run
-    here.
-    """
+    """The checks of a call before it starts. Tools whose isolation is not in `isolations` are refused."""
 
     def __init__(
         self,
@@ -536,11 +540,13 @@ class Preflight:
         self._users = users
 
     async def check(self, live: LiveCall, host: Host) -> CheckedCall | ToolOutcome:
-        """Check the call, and request approval if its policy requires it. Repeat both if the tool has changed in the
-        meantime (D4). Return the tool and its arguments, or the outcome of a call that must not run.
+        """Check the call, and request approval if its policy requires it.
+
+        Repeat both if the tool has changed in the meantime (D4). Return the tool and its arguments, or the outcome of a
+        call that must not run.
 
         Raises:
-            Exception: the approver raised it.
+            Exception: the approver raised an exception.
         """
         while True:
             checked = self._checked(live, host)
@@ -561,9 +567,10 @@ class Preflight:
                 return outcomes.not_allowed(live, decision)
 
     async def check_permission(self, live: LiveCall, tool: Tool, host: Host) -> ToolOutcome | None:
-        """Return None if the call's user has the permission that the tool requires, otherwise the outcome of the call.
-        This is checked before other calls are queued behind this one or cancelled for it, and again before the body
-        starts.
+        """Return `None` if the call's user has the permission that the tool requires, else the outcome of the call.
+
+        This is checked before other calls are queued behind this one or cancelled because of it, and again before the
+        body starts.
         """
         if not tool.permission:
             return None
@@ -609,7 +616,7 @@ class Preflight:
         return replace(policy, approval=rule)
 
     def _tool_policy(self, live: LiveCall, tool: Tool, host: Host) -> Policy:
-        """Return the tool's policy, without regard to the host that the call reaches."""
+        """Return the tool's policy, regardless of the web host that the call would connect to."""
         levels = self._policies.levels(tool)
         if not tool.needs_approval(live.call.input):
             levels = replace(levels, declared=replace(levels.declared, approval=None))
@@ -657,7 +664,7 @@ class Preflight:
 async def _request_approval(
     live: LiveCall, tool: Tool, policy: Policy, *, approver: Approver, is_about_host: bool
 ) -> Decision:
-    """Ask a person and return the decision; the approver decides which of several answers came first (D4)."""
+    """Ask a person and return the decision. The approver decides which of several answers came first (D4)."""
     question = live.approval.question = Question(
         rule=policy.approval,
         timeout=policy.approval_timeout,
@@ -681,7 +688,7 @@ async def _request_approval(
 
 
 class AbandonedBodies:
-    """The bodies of one executor that outlive their calls; `len` returns their number."""
+    """The bodies of one executor that outlive their calls. `len` returns their number."""
 
     def __init__(self, *, result_limit: int) -> None:
         self._result_limit = result_limit
@@ -710,7 +717,7 @@ class AbandonedBodies:
         task.add_done_callback(self._settlements.discard)
 
     async def aclose(self, *, timeout: float) -> None:
-        """Stop observing; the bodies continue to run."""
+        """Stop observing the bodies, which continue to run."""
         for task in self._settlements:
             task.cancel()
         if self._settlements:
@@ -754,7 +761,7 @@ async def _wait_for_work(body: asyncio.Task[Any]) -> asyncio.Future[Any] | None:
 
 
 class Notifier:
-    """Sends the notifications about one executor's calls; an observer's failure is logged and affects no call."""
+    """The notifications about an executor's calls. An observer's failure is logged and does not affect the call."""
 
     def __init__(self, live: Mapping[LiveCall, Host], timing: Timing) -> None:
         self._live = live
@@ -818,7 +825,7 @@ class Notifier:
         for live, host in self._live.items():
             if live.limits.deadline is None or live.status is not CallStatus.RUNNING:
                 continue
-            if live in self._sending:  # a slow observer gets the latest state at the next poll
+            if live in self._sending:  # a slow observer receives the latest state at the next poll
                 continue
             progress = live.progress
             silent_for = min(live.elapsed, now - progress.last_notified_at)

@@ -1,5 +1,6 @@
-"""Forms that a running tool shows to a person. Their text is untrusted, so its length is limited, and forms that ask
-for secrets are refused.
+"""Forms that a running tool shows to a person.
+
+The text of a form is untrusted, so its length is limited, and forms that ask for secrets are refused.
 """
 
 import re
@@ -41,7 +42,7 @@ Format = Literal["", "email", "uri", "date", "date-time"]
 
 
 class FormRefused(Exception):
-    """The form is not shown; `reason` is a clause that is safe to show."""
+    """The form is not shown. `reason` is a clause that is safe to show."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -56,7 +57,7 @@ class FormOption(TypedDict):
 
 
 class FormField(TypedDict):
-    """A field of a form; `minimum` and `maximum` bound a number, the length of a string or the number of choices."""
+    """A field of a form. `minimum` and `maximum` limit a number, the length of a string or the number of choices."""
 
     name: str
     title: str
@@ -79,14 +80,14 @@ class Form(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormAnswer:
-    """How a form ended: a person accepted it with `answers` or declined it, or neither happened (`cancel`)."""
+    """The answer to a form: a person accepted it with `answers` or declined it, or neither happened (`cancel`)."""
 
     action: Literal["accept", "decline", "cancel"]
     answers: Mapping[str, Any] = with_default(default_factory=dict)
 
 
 AskForm = Callable[[Form], Awaitable[FormAnswer]]
-"""Shows a form to a person and returns how it ended. Raises `FormRefused` if no person can be asked."""
+"""A function that shows a form to a person and returns the answer. It raises `FormRefused` if the form is not shown."""
 
 
 async def ask_nobody(_form: Form) -> FormAnswer:
@@ -95,8 +96,9 @@ async def ask_nobody(_form: Form) -> FormAnswer:
 
 
 def read_form(message: str, schema: Mapping[str, Any]) -> Form:
-    """Return the form for an elicitation schema of MCP, which is an object with simple properties. Raise `FormRefused`
-    for any other schema.
+    """Return the form for an elicitation schema of MCP.
+
+    Raise `FormRefused` if the schema is not an object with simple properties, or if the form asks for a secret.
     """
     properties = schema.get("properties", {})
     required = schema.get("required", [])

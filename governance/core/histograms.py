@@ -1,4 +1,4 @@
-"""How long the calls of a tool ran, counted in bins on a logarithmic scale or by the millisecond."""
+"""Histograms of how long the calls of a tool ran, in logarithmic bins or in milliseconds."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ Bins = dict[str, dict[str, int]]  # how calls ended → number of the bin → ca
 
 
 class End(StrEnum):
-    """How a call ended, for the evaluation of its duration."""
+    """The end of a call, as far as it matters for the evaluation of the call's duration."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -35,8 +35,9 @@ _ASKED = (TimeoutSource.HINT, TimeoutSource.ARGUMENT)
 
 
 def end_of(status: str, error_type: str, timeout_source: str, limit_reached: str) -> End:
-    """Return how a call ended. Calls for which an individual limit was set are distinguished from calls under their
-    tool's total limit.
+    """Return how a call ended.
+
+    Calls for which an individual limit was set are distinguished from calls under their tool's total limit.
     """
     if error_type == ErrorType.TIMEOUT:
         if limit_reached == Limit.IDLE:
@@ -52,7 +53,7 @@ def end_of(status: str, error_type: str, timeout_source: str, limit_reached: str
 
 
 def is_of_the_call(timeout_source: str) -> bool:
-    """Whether a total limit was set for one call, instead of the limit of its tool."""
+    """Return whether the total limit was set for this call alone, instead of the limit of its tool."""
     return timeout_source in (*_ASKED, TimeoutSource.MANUAL)
 
 
@@ -69,8 +70,9 @@ def longest_of(number: int) -> int:
 
 
 def add_up(total: Bins, bins: Mapping[str, Mapping[str, int]]) -> None:
-    """Add bins to a total, bin by bin. For a month of hourly bins, this takes a quarter of the time that
-    `CallDurations.add_bins` would take.
+    """Add the counts of `bins` to `total`.
+
+    For a month of hourly bins, this takes a quarter of the time that `CallDurations.add_bins` would take.
     """
     for end, counts in bins.items():
         sums = total.setdefault(end, {})
@@ -94,10 +96,10 @@ class LimitEffect:
 
 @dataclass(frozen=True, slots=True)
 class CallDurations:
-    """The durations of calls that ran, by how they ended. A binned duration is treated as the longest duration of its
-    bin.
+    """The durations of the calls that ran, grouped by how the calls ended.
 
-    Percentiles are used to judge the total limit of the tool, so they only include calls under that limit.
+    A binned duration is treated as the longest duration of its bin. Percentiles are used to judge the total limit of
+    the tool, so they include only calls under that limit.
     """
 
     spans: Mapping[End, Spans] = field(default_factory=lambda: {end: Counter() for end in End})
@@ -112,7 +114,7 @@ class CallDurations:
                 spans[longest_of(int(number))] += count
 
     def as_bins(self) -> Bins:
-        """Return the number of calls in each bin, by how they ended, with keys that JSON accepts."""
+        """Return the number of calls in each bin, grouped by how the calls ended, with keys that JSON accepts."""
         bins_by_end: Bins = {}
         for end, spans in self.spans.items():
             for milliseconds, count in spans.items():
@@ -139,20 +141,18 @@ class CallDurations:
 
     @property
     def slowest_success(self) -> int:
-        """The longest time after which a call succeeded; 0 if none did."""
+        """The duration in milliseconds of the slowest call that succeeded, or 0 if no call succeeded."""
         return max(self.spans[End.SUCCEEDED], default=0)
 
     @property
     def judged(self) -> int:
-        """The number of calls from which the tool's total limit can be judged: they ran under that limit, and
-        nothing else ended them.
-        """
+        """The number of calls that ran under the tool's total limit and that no other limit or cancel ended."""
         return sum(self.count(end) for end in _JUDGED)
 
     def percentile(self, percent: int) -> int | None:
-        """Return the duration within which this share of the calls end; None if it lies among the calls that timed out.
+        """Return the duration within which `percent` % of the calls end, or `None` if it is among those that timed out.
 
-        A call that ran out of time would have run longer, for an unknown time, so it is ranked as the longest.
+        A call that timed out would have run longer, for an unknown time, so it is ranked last.
         """
         return _nearest_rank(self._finished(), self._rank(percent))
 
@@ -162,7 +162,7 @@ class CallDurations:
         return _nearest_rank(spans, self._rank(percent))
 
     def effect_of(self, limit_ms: int) -> LimitEffect:
-        """Return the effect that a total limit would have had; 0 = no limit."""
+        """Return the effect that a total limit would have had on these calls, where 0 means no limit."""
         cut = Counter[End]()
         if limit_ms:
             for end in _JUDGED:

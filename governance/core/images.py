@@ -1,5 +1,6 @@
-"""Images that calls show in addition to their results. The call's host stores them, and the result reports whether each
-was stored.
+"""Images that calls show in addition to their results.
+
+The host of a call stores its images, and the call's result says whether each image was stored.
 """
 
 import asyncio
@@ -15,11 +16,11 @@ MOST_IMAGES = 10  # per call, including refused images
 HAS_ENDED = "The call has ended."
 
 Show = Callable[[bytes, str], Awaitable[str]]
-"""Shows an image under a name, and returns the line that represents it in the result."""
+"""A function that shows an image under a name, and returns the line that represents the image in the result."""
 
 
 class ImageRefused(Exception):
-    """The host refused to store an image; the text is a sentence with the reason."""
+    """The host refused to store an image. The exception's text is a sentence with the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,13 +40,13 @@ class ResultImage:
 
 
 class KeepImage(Protocol):
-    """Validates and stores a tool's image. Raises `ImageRefused` if the bytes are not an accepted image."""
+    """A function that stores a tool's image. It raises `ImageRefused` if the bytes are not an accepted image."""
 
     async def __call__(self, content: bytes, *, name: str) -> ResultImage: ...
 
 
 class CallImages:
-    """The images of one call; `keep` comes from its host, None = images are not shown."""
+    """The images of one call. `keep` is the host's function that stores them; if it is `None`, no images are shown."""
 
     __slots__ = ("_is_closed", "_loop", "_token", "_tried", "keep", "shown")
 
@@ -69,9 +70,8 @@ class CallImages:
             return not_shown(content, HAS_ENDED)
         if self._tried >= MOST_IMAGES:
             return not_shown(content, f"A call shows {MOST_IMAGES} images at most.")
-        self._tried += (
-            1  # counted before the wait, because several threads may show images simultaneously
-        )
+        # Count the image before the wait, because several threads may show images simultaneously.
+        self._tried += 1
         try:
             image = await self.keep(content, name=name)
         except ImageRefused as refused:
@@ -79,7 +79,7 @@ class CallImages:
         return self._add(image, content)
 
     def show_blocking(self, content: bytes, name: str) -> str:
-        """Do the same as `show`, from another thread. Raise `Cancelled` if the call is being cancelled."""
+        """Show an image from another thread, and return its line. Raise `Cancelled` if the call is being cancelled."""
         if is_running_here(self._loop):
             raise RuntimeError("A coroutine awaits show_image: this would block its own loop.")
         self._token.raise_if_cancelled()
@@ -103,7 +103,7 @@ class CallImages:
 
 
 async def show_nowhere(content: bytes, _name: str) -> str:
-    """Return the line that represents an image in the result, because this host shows no images."""
+    """Return the line that replaces an image in the result, for a host that shows no images."""
     return not_shown(content)
 
 

@@ -1,4 +1,4 @@
-"""Decides which calls may run now: it has limits per process, scope, tool and isolation, and a bounded queue (P2, P4)."""
+"""Decide which calls may run now, with limits per process, scope, tool and isolation, and a bounded queue (P2, P4)."""
 
 import asyncio
 from collections.abc import Mapping
@@ -12,8 +12,9 @@ from governance.core.tools import Concurrency, Isolation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The maximum numbers of running calls (in total and per scope) and of waiting calls. `queue_timeout` is in
-    seconds.
+    """The maximum numbers of running calls (in total and per scope) and of waiting calls.
+
+    `queue_timeout` is the maximum wait in seconds.
     """
 
     max_running: int = 100
@@ -23,7 +24,7 @@ class Limits:
 
 
 class QueueResult(Enum):
-    """How a call's wait in the queue ended."""
+    """The way in which a call's wait in the queue ended."""
 
     ADMITTED = "admitted"
     CANCELLED = "cancelled"
@@ -31,7 +32,7 @@ class QueueResult(Enum):
 
 
 class WaitsFor(StrEnum):
-    """What a call waits for: the end of another call, a free slot of the server, or a free slot of its scope."""
+    """The kind of obstacle: another call has to end, or there is no free slot in the server or in the scope."""
 
     CALL = "call"
     SLOT = "slot"
@@ -40,7 +41,7 @@ class WaitsFor(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Obstacle:
-    """The reason why a call cannot start; `call_id` and `tool_name` name the other call."""
+    """The reason why a call cannot start. If it is another call, `call_id` and `tool_name` identify that call."""
 
     kind: WaitsFor
     call_id: str = ""
@@ -48,9 +49,9 @@ class Obstacle:
 
 
 class Ticket:
-    """One call in the queue: it waits until `result` is resolved, then occupies its slot until it leaves.
+    """A call in the queue. It waits until `result` is resolved, and then occupies its slot until it leaves.
 
-    If `counts` is False, it occupies no slot of the process, because its call only waits for other calls, which need
+    If `counts` is False, it occupies no slot of the process, because the call only waits for other calls, which need
     the slots.
     """
 
@@ -91,7 +92,7 @@ class Ticket:
         self.max_running = max_running
         self.max_in_scope = max_in_scope
         self.result: Promise[QueueResult] | None = None
-        # every limit whose count includes the call while it runs
+        # The keys of all counts that include the call while it runs.
         self.slots: tuple[tuple[str, ...], ...] = (
             ("scope", scope),
             ("pool", pool) if pool else ("tool", tool_name),
@@ -106,12 +107,12 @@ class Ticket:
 
 
 class Limiter:
-    """Admits calls in order of arrival, except that a call that waits only for its tool or its isolation may be
-    overtaken.
+    """A queue that admits calls in order of arrival.
 
-    An exclusive call runs alone in its scope, and no call of its scope overtakes it. A superseding call never runs in
-    parallel with another call of its tool in its scope. `capacities` limits the concurrent calls of an isolation, so
-    that no call waits for a thread or a worker while its clock runs (T5).
+    A call that waits only because of its tool's limit or its isolation's capacity may be overtaken. An exclusive call
+    runs alone in its scope, and no call of its scope overtakes it. A superseding call never runs in parallel with
+    another call of its tool in its scope. `capacities` limits the concurrent calls of an isolation, so that no call
+    waits for a thread or a worker while its clock runs (T5).
     """
 
     def __init__(
@@ -152,7 +153,7 @@ class Limiter:
         return await self._wait(ticket, token=token)
 
     def obstacle(self, ticket: Ticket) -> Obstacle | None:
-        """Return the reason why a waiting call cannot start now; None if it does not wait."""
+        """Return the reason why a waiting call cannot start now, or `None` if it is not waiting."""
         if ticket not in self._waiting or ticket.is_resolved:
             return None
         if (other := self._blocking_ticket(ticket)) is not None:

@@ -1,4 +1,4 @@
-"""A tool call while it is governed: its status, limits, progress and body, and the one reason why it ends."""
+"""A tool call while it is governed, with its status, its limits, its progress, its body and the reason why it ends."""
 
 import asyncio
 import threading
@@ -20,8 +20,9 @@ from governance.core.policy import Hint, Policy, TimeoutSource, cap
 from governance.core.tools import Tool
 
 Ending: TypeAlias = Cancellation | Expiry | None
-"""Why the wait for a body ends: the call was cancelled, a limit ran out, or (None) the body ended by itself. The first
-reason wins (invariant 4).
+"""The reason why the wait for a body ends: a cancel, a limit that ran out, or `None` if the body ended by itself.
+
+Only the first reason is kept (invariant 4).
 """
 
 OUTPUT_HEAD = 4_000
@@ -30,10 +31,10 @@ _LONGEST_MESSAGE = 2_000
 
 
 class LiveCall:
-    """One governed call from proposal to outcome. `ToolExecutor.prepare` creates it, and it belongs to one event loop.
+    """A governed call from its request to its outcome. `ToolExecutor.prepare` creates it for one event loop.
 
-    `own_tool` replaces the registered tool. `queued` is how many seconds the call waited for a slot, `waits_for` its
-    current obstacle. `cancel` may be called from any thread.
+    `own_tool` replaces the registered tool. `queued` is the number of seconds that the call waited for a slot, and
+    `waits_for` is its current obstacle. `cancel` may be called from any thread.
     """
 
     def __init__(
@@ -57,9 +58,8 @@ class LiveCall:
         self.approval = CallApproval()
         self.images = CallImages(token)
         self.body: Body | None = None
-        self.context = (
-            copy_context()
-        )  # notifications continue after the request that made the call has ended
+        # Notifications run in this context, because they continue after the end of the request that made the call.
+        self.context = copy_context()
 
     @property
     def has_policy(self) -> bool:
@@ -68,7 +68,7 @@ class LiveCall:
 
     @property
     def elapsed(self) -> float:
-        """How many seconds the call has run so far; 0.0 before it starts."""
+        """The number of seconds that the call has run so far, which is 0.0 before it starts."""
         return self.limits.elapsed
 
     @property
@@ -89,12 +89,12 @@ class LiveCall:
 
     @property
     def partial_output(self) -> str:
-        """The output that the tool has reported so far, as a terminal shows it, without its middle if it is long."""
+        """The output that the tool has reported so far, as a terminal displays it, without its middle if it is long."""
         return as_displayed(self.progress.output)
 
     @property
     def question(self) -> Question | None:
-        """The question to a person about the call, open or decided."""
+        """The question that a person was asked about the call, whether open or decided, or `None`."""
         return self.approval.question
 
     @property
@@ -115,21 +115,22 @@ class LiveCall:
         return not has_ended and self.token.cancel(cancellation)
 
     def end_on_cancel(self) -> None:
-        """Make a cancel end the wait for the body from now on."""
-        # Not a method of the call, because that reference would delay the call's release until the next garbage
-        # collection.
+        """From now on, end the wait for the body when the call is cancelled."""
+        # The callback is not a method of the call, because such a reference would keep the call in memory until the
+        # next garbage collection.
         self.token.on_cancel(self.ending.resolve)
 
     def answer(self, decision: Decision) -> None:
-        """Pass a person's decision to the call's open question; a late decision, or one on another question, is
-        ignored.
+        """Pass a person's decision to the call's open question.
+
+        A late decision, or a decision on another question, is ignored.
         """
         if self.question is not None:
             self.question.answer(decision)
 
 
 class CallLimits:
-    """The limits of one call, in seconds; None = no limit. They do not change once `ending` is resolved."""
+    """The limits of one call in seconds, where `None` means no limit. Once `ending` is resolved, they do not change."""
 
     __slots__ = ("_ending", "_requested", "_source", "deadline", "hint", "policy")
 
@@ -143,12 +144,12 @@ class CallLimits:
 
     @property
     def elapsed(self) -> float:
-        """How many seconds the call has run so far; 0.0 before it starts."""
+        """The number of seconds that the call has run so far, which is 0.0 before it starts."""
         return self.deadline.elapsed if self.deadline else 0.0
 
     @property
     def time_left(self) -> float | None:
-        """Seconds until the total limit; None before the start, or without a limit."""
+        """The number of seconds until the total limit, or `None` before the start or without a limit."""
         return self.deadline.time_left if self.deadline else None
 
     @property
@@ -184,25 +185,27 @@ class CallLimits:
         return self.deadline
 
     def request_timeout(self, timeout: float, *, by: str) -> None:
-        """Store the total limit that the call gets when it starts."""
+        """Store a total limit, which is applied when the call starts."""
         self._requested = timeout, by
 
     def apply_request(self) -> DeadlineChange | None:
-        """Apply the limit that was requested while the call waited."""
+        """Apply the limit that was requested while the call was waiting."""
         if self._requested is None:
             return None
         (timeout, by), self._requested = self._requested, None
         return self.set_timeout(timeout, by=by)
 
     def set_timeout(self, timeout: float, *, by: str) -> DeadlineChange | None:
-        """Set a new total limit for the running call, in seconds and capped by its ceiling. Return the change, or None
-        if the call no longer runs.
+        """Set a new total limit for the running call, in seconds and capped by its ceiling.
+
+        Return the change, or `None` if the call is no longer running.
         """
         return self._move(self._capped(timeout), self.idle_timeout, TimeoutSource.MANUAL, by=by)
 
     def follow(self, policy: Policy) -> DeadlineChange | None:
-        """Apply an edited policy to the running call, and return the change, if any. A total limit set by a person
-        stays unless the edit changes the total limit.
+        """Apply an edited policy to the running call, and return the change, if any.
+
+        A total limit that a person has set for this call stays, unless the edit changes the total limit.
         """
         old_policy, self.policy = self.policy, policy
         if old_policy is None or old_policy is policy:
@@ -237,8 +240,10 @@ class CallLimits:
 
 
 class CallProgress:
-    """The progress of one call: its `last` report, whether the observer has yet to be notified of it, and when it was
-    last notified.
+    """The progress of one call.
+
+    It consists of the `last` report, whether the observer has yet to be notified of it, and the time of the last
+    notification.
     """
 
     __slots__ = (
@@ -275,8 +280,9 @@ class CallProgress:
         self._is_closed = True
 
     def report(self, progress: Progress) -> None:
-        """Accept a progress report from any thread. The loop is woken once for all pending reports, so that a flood
-        costs it neither memory nor time.
+        """Accept a progress report from any thread.
+
+        The loop is woken only once for all pending reports, so that a flood of reports costs it little memory and time.
         """
         if self._limits.deadline is None or self._is_closed:
             return
@@ -305,11 +311,11 @@ class CallProgress:
 
 
 class Body:
-    """One run of the tool's code, in a separate task. `returned_at`, measured by the clock of `deadline`, may precede
-    the end of the task (T11).
+    """A run of the tool's code in a separate task.
 
-    The last step of the task resolves `ending`, so code that awaits `ending` finds the task done. `outlives` means that
-    the call ends before its body, or without the body's result.
+    `returned_at` is measured by the clock of `deadline`, and may precede the end of the task (T11). The last step of
+    the task resolves `ending`, so code that awaits `ending` finds the task done. `outlives` means that the call ends
+    before its body, or without the body's result.
     """
 
     __slots__ = ("deadline", "ending", "outlives", "returned_at", "task")
@@ -337,7 +343,7 @@ class Body:
 
     @property
     def disposition(self) -> Disposition:
-        """Whether the body and the work that it started have ended, as far as that is known (C13)."""
+        """What is known about the end of the body and of the work that it started (C13)."""
         if not self.is_done:
             return Disposition.INDETERMINATE
         match None if self.task.cancelled() else self.task.exception():
@@ -353,8 +359,9 @@ class Body:
         return self.deadline.reached_by(self.returned_at or self.deadline.loop_time())
 
     def mark_returned(self, monotonic: float | None = None) -> None:
-        """Record that the body returned, now or at the given `time.monotonic()`. May be called from any thread; the
-        last recorded time wins (T11).
+        """Record that the body returned, now or at the given `time.monotonic()`.
+
+        This may be called from any thread. The last recorded time replaces earlier ones (T11).
         """
         now = self.deadline.loop_time()
         self.returned_at = (
@@ -370,6 +377,6 @@ class Body:
             self.ending.resolve(None)
 
     def _end(self, invocation: Coroutine[Any, Any, Any], _task: "asyncio.Task[Any]") -> None:
-        """Resolve the ending of a body that was cancelled before its first step, because `run` did not do so."""
+        """Resolve `ending` for a body that was cancelled before its first step, because `run` never started."""
         invocation.close()  # avoids Python's warning that the coroutine was never awaited
         self.ending.resolve(None)

@@ -1,4 +1,4 @@
-"""Detects loops: a turn that repeats calls and results, or only fails, is first warned, then stopped (A4)."""
+"""Detect loops: a turn that repeats calls with the same results, or only fails, is first warned, then halted (A4)."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self
 
 # The longest detected cycle, in calls (A-B-A-B is a cycle of two).
 _LONGEST_CYCLE = 4
-# In a longer result, nonces are masked only at both ends; the whole result is hashed.
+# In a longer result, nonces are masked only at both ends, but the whole result is hashed.
 _NORMALISED_END = 8192
 
 # Parts of a result that differ from run to run without any progress. Shorter numbers are kept, because they may be
@@ -29,7 +29,7 @@ _NONCE = re.compile(
 
 
 class LoopAction(StrEnum):
-    """What the loop detector requires after a call."""
+    """The action that the loop detector requires after a call."""
 
     OK = "ok"
     WARN = "warn"
@@ -48,7 +48,7 @@ class LoopKind(StrEnum):
 class LoopVerdict:
     """The action to take after a call.
 
-    `text` is for the model: append it to the call's one result, never add a second result.
+    `text` is for the model. Append it to the call's one result instead of adding a second result.
     """
 
     action: LoopAction = LoopAction.OK
@@ -67,7 +67,7 @@ _OK = LoopVerdict()
 
 
 class LoopDetector:
-    """Detects repeated calls within one turn.
+    """A detector of repeated calls within one turn.
 
     A pattern is counted once per step. Parallel calls of one step never stop a turn whose model has not read a warning
     yet. `window` is the number of remembered calls; to stop a cycle of n calls, it must be at least n times
@@ -106,9 +106,9 @@ class LoopDetector:
     ) -> LoopVerdict:
         """Record one ended call and judge the turn so far.
 
-        Pass the tool's own `result`, without an appended warning. None means that the call was refused and did not run;
-        it is treated as a repeated result (acceptance 86). Calls of one step share a `step`; without one, each call is
-        a separate step. Calls of exempt tools are not recorded.
+        Pass the tool's own `result`, without an appended warning. `None` means that the call was refused and did not
+        run, which is treated as a repeated result (acceptance 86). Calls of one step have the same `step`; without a
+        `step`, each call is a separate step. Calls of exempt tools are not recorded.
         """
         if self._warn_after is None or tool_name in self._exempt:
             return _OK
@@ -152,8 +152,7 @@ class LoopDetector:
         return LoopAction.OK
 
     def _longest_cycle(self) -> tuple[int, int]:
-        """Return how many rounds of a cycle the latest calls made without progress, and the number of calls in that
-        cycle.
+        """Return how often the latest calls repeated a cycle without progress, and the number of calls in that cycle.
 
         The search goes back in time. It ends at a call that later had a different result, which was progress, and at a
         call that would make the cycle longer than `_LONGEST_CYCLE`.

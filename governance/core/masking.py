@@ -1,8 +1,8 @@
-"""Masks secrets in text of unknown content, before a chat model or a person reads it.
+"""Mask secrets in text of unknown content, before a chat model or a person reads it.
 
-No method finds every secret. This module masks values that are given, that belong to environment variables with names
-such as `API_KEY`, that have the form of a secret, or that follow a word such as `password`. It also masks text that
-looks like a random key, because a false positive is better than a leak.
+No method finds every secret. This module masks values that the caller passes, that belong to environment variables with
+names such as `API_KEY`, that have the form of a secret, or that follow a word such as `password`. It also masks text
+that looks like a random key, because a false positive is better than a leak.
 """
 
 import os
@@ -40,7 +40,7 @@ _FORMS = tuple(
         ),
     )
 )
-# Excludes parts of paths, and words joined by hyphens or underscores as in file names.
+# This pattern excludes parts of paths, and words that are joined by hyphens or underscores as in file names.
 _RANDOM = re.compile(r"(?<![A-Za-z0-9+/=])(?=[A-Za-z+=]*\d)(?=[0-9+=]*[A-Za-z])[A-Za-z0-9+=]{20,}")
 
 
@@ -59,5 +59,6 @@ def mask(text: str, *, secrets: Iterable[str] = ()) -> str:
 
 def _environment_secrets() -> Iterator[str]:
     for name, value in os.environ.items():
-        if _SECRET_NAME.search(name) and not value.startswith("/"):  # a path, such as PWD
+        # Paths, such as that in PWD, are not secrets.
+        if _SECRET_NAME.search(name) and not value.startswith("/"):
             yield value

@@ -1,7 +1,7 @@
-"""How a call ended: its outcome, as a status, a disposition, and text for the model.
+"""The outcomes of calls. Each outcome has a status, a disposition, and text for the model.
 
 The executor uses the functions that take a `LiveCall`. `unfinished_outcome` and `cancelled_outcome` need no live call,
-because the end of a turn and the repair of a history also use them, for calls without a result.
+because they are also used at the end of a turn and in the repair of a history, for calls without a result.
 """
 
 import asyncio
@@ -100,9 +100,7 @@ def not_started(live: LiveCall) -> ToolOutcome:
 
 
 def not_allowed(live: LiveCall, decision: Decision) -> ToolOutcome:
-    """Return the outcome of a call that was denied, that nobody approved in time, or that was cancelled before its
-    approval (D3).
-    """
+    """Return the outcome of a call that was denied, not approved in time, or cancelled before its approval (D3)."""
     outcome = unfinished_outcome(
         live.call.tool_name,
         CallStatus.AWAITING_APPROVAL,
@@ -123,7 +121,7 @@ def settled(
     if error is not None:
         return _failed(live, error, result_limit=result_limit, mask=mask)
     value = body.result()
-    if not isinstance(value, Written):  # a host's own invoker returns the bare value
+    if not isinstance(value, Written):  # a project's own invoker returns only the value
         try:
             render = live.tool.render if live.tool else None
             value = Writer(limit=result_limit, render=render).write(value)
@@ -148,7 +146,7 @@ def _unserialisable(live: LiveCall, error: BaseException) -> ToolOutcome:
 def ended(
     live: LiveCall, ending: Cancellation | Expiry, *, disposition: Disposition
 ) -> ToolOutcome:
-    """Return the outcome of a call that a limit or a cancel ended; `disposition` is the known state of its body."""
+    """Return the outcome of a call that a limit or a cancel ended. `disposition` is the known state of its body."""
     assert live.tool is not None  # noqa: S101 - a call without a tool never runs
     if isinstance(ending, Expiry):
         return _timed_out(live, live.tool, ending, disposition=disposition)
@@ -203,7 +201,7 @@ def late(body: "asyncio.Future[Any]", *, after: float, result_limit: int) -> Lat
     if error is not None:
         return LateSettlement(kind="raised", text=type(error).__name__, after=after)
     value = body.result()
-    if not isinstance(value, Written):  # a late answer of remote work
+    if not isinstance(value, Written):  # the late result of remote work
         try:
             value = Writer(limit=result_limit).write(value)
         except (ToolFailed, Unwritable):
@@ -259,7 +257,7 @@ def _failed(
 def _raised(
     live: LiveCall, error: BaseException, *, mask: Callable[[str], str]
 ) -> tuple[str, ToolExecutionError]:
-    """Return the text for the model, and the error, of a tool that raised in this process or in a worker."""
+    """Return the text for the model and the error of a tool that raised an exception, in this process or a worker."""
     name = live.call.tool_name
     if isinstance(error, RemoteToolError):
         logger.warning(
@@ -348,7 +346,7 @@ def unfinished_outcome(
             expired_text(tool_name, seconds=waited),
             error=ApprovalExpired(tool_name, waited),
         )
-    # a start is recorded before it happens, so a call without a recorded start never ran
+    # A start is recorded before it happens, so a call without a recorded start never ran.
     was_asked = status is CallStatus.AWAITING_APPROVAL and by is not None
     return _never_ran(
         CallStatus.CANCELLED if was_asked else CallStatus.NOT_STARTED,
@@ -368,8 +366,9 @@ def cancelled_outcome(
     partial: str = "",
     is_watched: bool = True,
 ) -> ToolOutcome:
-    """Return the outcome of a call that was cancelled after its start was recorded. `disposition` is the known state
-    of its body.
+    """Return the outcome of a call that was cancelled after its start was recorded.
+
+    `disposition` is the known state of its body.
     """
     is_settled = disposition is not Disposition.INDETERMINATE
     text = cancelled_text(
@@ -424,11 +423,11 @@ def timeout_text(
     capped_from: float | None = None,
     hint: str = "_meta.timeout_ms",
 ) -> str:
-    """Return the result of a call that ran out of time (T4). `capped_from` is the limit that the call had requested, if
-    it was too high (A3).
+    """Return the result of a call that ran out of time (T4).
 
-    `hint` names the argument that requests more time; empty if the tool has none.
-    `is_watched` is False for a coroutine, because threads that it starts cannot be observed.
+    `capped_from` is the limit that the call had requested, if it was too high (A3). `hint` names the argument that
+    requests more time, and is empty if the tool has none. `is_watched` is False for a coroutine, because threads that
+    it starts cannot be observed.
     """
     first = f'[TIMEOUT] Tool "{tool_name}" did not respond within {seconds:g}s.'
     why = " It made no progress for that long." if limit is Limit.IDLE else ""
@@ -469,7 +468,7 @@ def cancelled_text(
     is_started: bool = True,
     is_watched: bool = True,
 ) -> str:
-    """Return the result of a call that was cancelled while it ran; `is_watched` as in `timeout_text`."""
+    """Return the result of a call that was cancelled while it ran. `timeout_text` explains `is_watched`."""
     first = f'[CANCELLED] Tool "{tool_name}" was cancelled by {cancellation.reason.row.who}.'
     advice = "Do not call it again unless you are asked to; go on with the results that you have."
     fate = _fate(
@@ -525,9 +524,10 @@ def lost_text(reason: str, *, is_known: bool, partial: str) -> str:
 def failed_text(
     tool_name: str, error_name: str, *, code: str, partial: str, error_text: str = ""
 ) -> str:
-    """Return the result of a call that raised an exception; it names the kind of error and its code.
+    """Return the result of a call that raised an exception. It contains the exception's class and the error code.
 
-    `error_text` is the exception's text, masked and shortened, if the policy allows the model to read it (invariant 12).
+    `error_text` is the exception's text, masked and shortened, if the policy allows the model to read it (invariant
+    12).
     """
     first = f'[ERROR] Tool "{tool_name}" failed with {error_name} (code {code}).'
     details = "The details are in the server's log. Check the input or try another way."
@@ -543,7 +543,7 @@ def unserialisable_text(tool_name: str) -> str:
 
 
 def interrupted_text(tool_name: str, lost: str = "") -> str:
-    """Return the result of a call whose process died; `lost` is a clause that says how the process died."""
+    """Return the result of a call whose process died. `lost` is a clause that says how the process died."""
     return (
         f'[INTERRUPTED] Tool "{tool_name}": {f"{lost}; " if lost else ""}no result was recorded; it may or may not have '
         "run. Check its effects before you repeat it."

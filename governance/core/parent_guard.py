@@ -25,7 +25,7 @@ _PAUSE = 0.05  # seconds between two scans
 
 
 def die_with_parent(parent: int) -> None:
-    """Have the kernel end this process with its parent; end the group immediately if the parent is already dead.
+    """Have the kernel end this process with its parent. End the group immediately if the parent is already dead.
 
     The kernel watches the *thread* that started this process, so only the event loop's thread may start such processes.
     """
@@ -36,9 +36,7 @@ def die_with_parent(parent: int) -> None:
 
 
 def adopt_orphans() -> bool:
-    """Make this process the parent of its orphaned descendants. Return whether the system supports this (only Linux
-    does).
-    """
+    """Make this process the parent of its orphaned descendants. Return whether that worked; it does only on Linux."""
     if sys.platform != "linux":
         return False
     failed: int = ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -46,8 +44,9 @@ def adopt_orphans() -> bool:
 
 
 def guard_group(lifeline: int, *, tag: str) -> None:
-    """Fork a guard. When the pipe `lifeline` closes, the guard ends this group and the processes with `tag` in their
-    environment.
+    """Fork a guard. When the pipe `lifeline` closes, the guard ends this group and all processes with `tag`.
+
+    `tag` is an entry of the environment of these processes.
     """
     child = os.fork()
     if child:
@@ -83,9 +82,9 @@ def _kill_tagged(tag: bytes) -> None:
 def kill_or_look_again(pid: int, *, tag: bytes) -> bool:
     """Kill a process that has the tag. Return True if it was killed or must be checked again.
 
-    A process has no environment while it starts, so its tag cannot be read yet; see `procfs.kill_tagged`.
+    A process has no environment while it starts, so its tag cannot be read yet. `procfs.kill_tagged` explains this.
     """
-    with suppress(OSError):  # gone, or another user's
+    with suppress(OSError):  # the process has ended, or belongs to another user
         with open(f"/proc/{pid}/environ", "rb") as file:
             environment = file.read()
         if tag in environment.split(b"\0"):
@@ -101,15 +100,17 @@ def kill_or_look_again(pid: int, *, tag: bytes) -> bool:
 
 
 def script(lifeline: int, *, tag: str) -> list[str]:
-    """Return the arguments to put before a command, so that a guard is forked first. The command's environment must
-    contain `tag`.
+    """Return the arguments to put before a command, so that a guard is forked first.
+
+    The command's environment must contain `tag`.
     """
     return [sys.executable, "-I", "-S", __file__, str(lifeline), str(os.getpid()), tag]
 
 
 def main() -> None:
-    """Fork a guard, then exec the command. Arguments: the pipe's reading end, the server's process id, the tag, the
-    command.
+    """Fork a guard, then execute the command.
+
+    The arguments are the descriptor of the pipe's read end, the server's process id, the tag, and the command.
     """
     lifeline, parent, tag, command = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4:]
     guard_group(lifeline, tag=tag)
@@ -122,7 +123,7 @@ def main() -> None:
         sys.exit(_NOT_STARTED)
 
 
-# The guard reads its pipe as descriptor 3, because a shell gives background jobs no stdin. The command's own input is
+# The guard reads its pipe as descriptor 3, because background jobs of a shell have no stdin. The command's own input is
 # empty.
 _SHELL = (
     "exec 3<&0 </dev/null; "
@@ -140,7 +141,7 @@ class ShellGuard:
 
     @staticmethod
     def wrap(arguments: tuple[str, ...]) -> tuple[str, ...]:
-        """Prefix a command's arguments so that it starts a guard first; `input` must be its stdin."""
+        """Return the arguments with a prefix that starts a guard first. The command's stdin must be `input`."""
         return ("/bin/sh", "-c", _SHELL, "sh", *arguments)
 
     def started(self) -> None:

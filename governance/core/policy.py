@@ -1,6 +1,6 @@
-"""The limits of one call, and where each came from (T2).
+"""The limits of one call, and the sources that they come from (T2).
 
-The first limit that is set wins, in this order:
+The first limit that is set applies, in this order:
 
 1. the call's own hint, capped by the ceiling
 2. an administrator's override for the tool
@@ -12,9 +12,9 @@ The first limit that is set wins, in this order:
 
 At every level, `0` or less means no limit. The other limits follow the same order.
 
-The approval rule differs (D1): an administrator's override for the tool always applies. Otherwise it is the project's
-setting or the tool's declaration, but never less strict than the administrator's default. The host of the call (an
-agent) can make the rule stricter, but never weaker.
+The approval rule follows another order (D1). An administrator's override for the tool always applies. Without one, the
+rule is the project's setting or the tool's declaration, but never less strict than the administrator's default. The
+host of the call (an agent) can make the rule stricter, but never weaker.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +28,7 @@ BUILT_IN_APPROVAL_TIMEOUT = 600.0
 
 
 class TimeoutSource(StrEnum):
-    """Where a limit came from; sent to the chat and stored on the call."""
+    """The source of a limit, which is sent to the chat and stored with the call."""
 
     HINT = "hint"
     ARGUMENT = "argument"
@@ -50,7 +50,7 @@ _SOURCES = (  # of the levels of `PolicyLevels`, strongest first
 
 
 class ApprovalRule(StrEnum):
-    """Whether a person must approve a call (D1)."""
+    """The rule that says whether a person must approve a call (D1)."""
 
     NEVER = "never"
     ONCE_PER_CONVERSATION = "once_per_conversation"
@@ -58,7 +58,7 @@ class ApprovalRule(StrEnum):
 
     @property
     def strictness(self) -> int:
-        """The rank of the rule; a higher one is stricter."""
+        """The rank of the rule. A rule with a higher rank is stricter."""
         return _STRICTNESS[self]
 
 
@@ -67,10 +67,11 @@ _STRICTNESS = {rule: place for place, rule in enumerate(ApprovalRule)}
 
 @dataclass(frozen=True, slots=True)
 class LimitField:
-    """How the effective value of one limit is computed from the levels' values; None means not set.
+    """The description of a limit: how its effective value is computed from the values of all levels.
 
-    `merge` takes these values, strongest first, and the `default`. Edits of a limit that `is_live` apply to running
-    calls. A limit that `is_capped` cannot be set above the site's ceiling in the admin.
+    `merge` accepts these values, strongest first, and the `default`; a value of `None` means not set. If `is_live` is
+    true, edits of the limit apply to running calls. If `is_capped` is true, the limit cannot be set above the site's
+    ceiling in the admin.
     """
 
     merge: Callable[[Sequence[Any], Any], Any]
@@ -106,7 +107,7 @@ def _approval(words: Sequence[Any], _default: Any) -> ApprovalRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolLimits:
-    """The limits that one level sets for a tool; None means not set. Times are in seconds.
+    """The limits that one level sets for a tool, where `None` means not set. Times are in seconds.
 
     A limit is declared here, and as a column of `governance.models.Limits` if administrators may edit it. A limit
     that a tool may declare is a field of `Tool` with the same name.
@@ -137,9 +138,10 @@ LIMITS: Mapping[str, LimitField] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyLevels:
-    """The limits of every level for one tool, strongest first; `tool_setting` is for this tool, `setting` for all.
+    """The limits of every level for one tool, strongest first.
 
-    `version` counts the administrators' edits; `changed_by` is who last edited this tool's limits.
+    `tool_setting` is the project's setting for this tool, and `setting` the one for all tools. `version` is the number
+    of edits by administrators, and `changed_by` is the person who last edited this tool's limits.
     """
 
     override: ToolLimits = ToolLimits()
@@ -160,9 +162,9 @@ class PolicyLevels:
 class Policy(ToolLimits):
     """The limits of one call, resolved from all levels.
 
-    A `timeout` or `approval_timeout` of None means no limit. `capped_from` is the requested limit, if the ceiling has
-    lowered it. `changed_by` is who last edited the tool's limits. With `error_text`, the model and the person may read
-    the text of the tool's exceptions (invariant 12).
+    A `timeout` or `approval_timeout` of `None` means no limit. `capped_from` is the requested limit, if the ceiling has
+    lowered it. `changed_by` is the person who last edited the tool's limits. With `error_text`, the model and the
+    person may read the text of the tool's exceptions (invariant 12).
     """
 
     timeout_source: TimeoutSource
@@ -185,7 +187,7 @@ class Hint:
 def resolve(
     levels: PolicyLevels, *, hint: Hint | None = None, at_least: ApprovalRule = ApprovalRule.NEVER
 ) -> Policy:
-    """Return the policy of a call (T2, A3); its approval rule is at least as strict as `at_least` (D1)."""
+    """Return the policy of a call (T2, A3), with an approval rule at least as strict as `at_least` (D1)."""
     ordered = levels.ordered
     resolved = {
         name: limit.merge([getattr(level, name) for level in ordered], limit.default)
@@ -200,7 +202,7 @@ def resolve(
 
 
 def source_of(name: str, levels: PolicyLevels) -> TimeoutSource:
-    """Return the level that a limit comes from: the strongest one whose value alone yields the effective limit."""
+    """Return the source of a limit: the strongest level whose value alone results in the effective limit."""
     merge = LIMITS[name].merge
     words = [getattr(level, name) for level in levels.ordered]
     in_force = merge(words, None)
@@ -218,7 +220,7 @@ def stricter(*rules: ApprovalRule | None) -> ApprovalRule:
 
 
 def cap(timeout: float, *, ceiling: float) -> float:
-    """Return `timeout`, lowered to `ceiling` if it is higher or there is no limit (0). A ceiling of 0 has no effect."""
+    """Return `timeout`, lowered to `ceiling` if it is higher or 0 (no limit). A ceiling of 0 has no effect."""
     if ceiling <= 0:
         return max(timeout, 0.0)
     return ceiling if timeout <= 0 else min(timeout, ceiling)

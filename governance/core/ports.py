@@ -16,7 +16,7 @@ from governance.core.tools import StillMine, Tool, ToolContext, always_mine
 
 
 class PolicySource(Protocol):
-    """Provides administrators' limits. It must read from memory, because each call queries it on the event loop."""
+    """The source of administrators' limits. It must read from memory, because every call reads it on the event loop."""
 
     def levels(self, tool: Tool) -> PolicyLevels:
         """Return the current limits of every level for this tool."""
@@ -24,42 +24,42 @@ class PolicySource(Protocol):
 
 
 class Observer(Protocol):
-    """Receives the events of a call, in this order; only a late settlement may follow the outcome.
+    """A receiver of the events of calls. Only a late settlement may follow the outcome of a call.
 
     `call_started` is awaited before the body runs, so that the start is recorded first; if it raises, the body never
     runs. `call_ended` is awaited before the outcome is returned. The other events are sent in the background, in order.
     """
 
     async def call_queued(self, call: LiveCall) -> None:
-        """The call has waited for a while, or its obstacle `waits_for` has changed."""
+        """Called when the call has waited for a while, or when its obstacle `waits_for` has changed."""
 
     async def call_started(self, call: LiveCall) -> None:
-        """The call has a slot and is about to run."""
+        """Called when the call has a slot and is about to run."""
 
     async def call_progressed(self, call: LiveCall) -> None:
-        """The call reported progress (`last_progress`), or has been running for another interval."""
+        """Called when the call has reported progress (`last_progress`) or has been running for another interval."""
 
     async def deadline_moved(self, call: LiveCall, change: DeadlineChange) -> None:
-        """A limit of the running call was changed (T9)."""
+        """Called when a limit of the running call was changed (T9)."""
 
     async def call_cancelling(self, call: LiveCall) -> None:
-        """A stop was requested (`ended_by`), and the body did not end immediately."""
+        """Called when a stop was requested (`ended_by`) and the body did not end immediately."""
 
     async def call_ended(self, call: LiveCall, outcome: ToolOutcome) -> None:
-        """The call has its one outcome."""
+        """Called when the call has ended with this outcome."""
 
     async def call_settled_late(self, call: LiveCall, late: LateSettlement) -> None:
-        """An abandoned body has ended (T11)."""
+        """Called when an abandoned body has ended (T11)."""
 
 
 class Approver(Protocol):
-    """Asks people to decide on calls whose policy requires it (D2). An exception ends the call before it runs."""
+    """An approver asks people to decide on calls (D2). If it raises an exception, the call does not run."""
 
     async def ask(self, call: LiveCall) -> Decision | None:
-        """Show `call.question` to people and give it its id.
+        """Show `call.question` to people, and set its id.
 
-        If an earlier decision covers the call, return it immediately. Otherwise return None, and pass the answer to
-        `call.answer` when it arrives.
+        If an earlier decision covers the call, return that decision immediately. Otherwise return `None`, and pass the
+        person's decision to `call.answer` when it arrives.
         """
         ...
 
@@ -73,9 +73,10 @@ class Approver(Protocol):
 
 
 class Invoker(Protocol):
-    """Runs tool bodies of one isolation. It may have a `capacity`, the maximum number of concurrent bodies. Further
-    calls wait in the queue, before their clocks start (T5). It may have an `aclose` coroutine function, called when the
-    executor is closed.
+    """An invoker runs the tool bodies of one isolation.
+
+    It may have a `capacity`, which is the maximum number of concurrent bodies. Further calls wait in the queue, before
+    their clocks start (T5). It may have a coroutine function `aclose`, which is called when the executor is closed.
     """
 
     async def invoke(self, tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> Any:
@@ -93,11 +94,16 @@ class Started(Invoker, Protocol):
 
 @runtime_checkable
 class PreparingInvoker(Protocol):
-    """Prepares a slot for each body, which may take a while. Like an invoker, it may have `capacity` and `aclose`."""
+    """An invoker that prepares a slot for each body, which may take a while.
+
+    Like any invoker, it may have a `capacity` and an `aclose`.
+    """
 
     async def prepare(self, token: CancellationToken) -> Started | None:
-        """Prepare a slot. Return None if `token` was cancelled first. Raise `CallNotStarted` if no slot can be
-        prepared.
+        """Prepare a slot. Return `None` if `token` was cancelled first.
+
+        Raises:
+            CallNotStarted: no slot can be prepared.
         """
         ...
 
@@ -124,14 +130,15 @@ class Unobserved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """The environment of a call: observer, workspace, and facts for the tool.
+    """The environment of a call: its observer, its workspace, and facts for the tool.
 
-    A call of a tool that is not in `allowed` (None = every tool) is refused as unknown. A call waits while
-    `max_parallel` calls of its scope run. Without an `approver`, a call that needs approval is refused. `approval` is
-    the minimum rule for every tool (D1). `keep_image` stores an image that a call shows; None = images are not shown.
-    `still_mine` checks whether the calls still belong to this process. `user_id` is the id of the person for whom the
-    call works, or None; `agent` and `depth` are as in `ToolContext`. `make_workspace` runs before each tool that takes
-    the context, as part of its body; None means that the directory already exists.
+    A call of a tool that is not in `allowed` is refused as unknown; if `allowed` is `None`, every tool is allowed. A
+    call waits while `max_parallel` calls of its scope are running. Without an `approver`, a call that needs approval is
+    refused. `approval` is the minimum rule for every tool (D1). `keep_image` stores an image that a call shows; if it
+    is `None`, images are not shown. `still_mine` returns whether the calls still belong to this process. `user_id` is
+    the id of the person for whom the call works, or `None`. `ToolContext` explains `agent` and `depth`.
+    `make_workspace` runs before each tool that accepts the context, as part of its body; `None` means that the
+    directory already exists.
     """
 
     observer: Observer = field(default_factory=Unobserved)

@@ -1,6 +1,6 @@
 """Ends a child process and everything it started: SIGTERM to its group, a grace period, then SIGKILL (T8).
 
-Shared by the worker processes and by the tools that run commands. Nothing here blocks the event loop.
+Worker processes and the tools that run commands share this module. Nothing in it blocks the event loop.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ _SWEEP_PAUSES = (0.0005, 0.002, 0.01, 0.05, 0.2)  # seconds after each scan that
 
 
 class GroupEnding(StrEnum):
-    """How a process group ended."""
+    """The way in which a process group ended."""
 
     ALREADY_GONE = "already_gone"
     TERMINATED = "terminated"  # by SIGTERM, within the grace period
@@ -33,7 +33,7 @@ class GroupEnding(StrEnum):
     SURVIVED = (
         "survived"  # still there after SIGKILL: it hangs in the kernel, or belongs to another user
     )
-    NOT_OURS = "not_ours"  # the child leads no group of its own: nothing was signalled
+    NOT_OURS = "not_ours"  # the child does not lead a group of its own, so nothing was signalled
 
 
 async def terminate_group(
@@ -62,9 +62,9 @@ async def terminate_group(
 
 
 async def kill_tagged_processes(tag: str) -> int:
-    """Send SIGKILL to every process started with the environment entry `tag`. Return their number.
+    """Send SIGKILL to every process started with the environment entry `tag`. Return how many were killed.
 
-    It scans several times, because new processes may start during a scan.
+    It scans the processes several times, because new ones may start during a scan.
     """
     total = 0
     for pause in _SWEEP_PAUSES:
@@ -78,7 +78,7 @@ async def kill_tagged_processes(tag: str) -> int:
 
 
 async def wait_for_exit(process: subprocess.Popen[Any]) -> int:
-    """Wait for the end of the process, reap it, and return its exit status; this needs no child watcher."""
+    """Wait for the end of the process, reap it, and return its exit status. This needs no child watcher."""
     try:
         handle = os.pidfd_open(process.pid)
     except (AttributeError, OSError):  # not Linux, an old kernel, or reaped already
@@ -125,17 +125,16 @@ class _Group:
 
     @property
     def is_ours(self) -> bool:
-        """Whether the child leads a group other than ours.
+        """Whether the child leads a process group, and it is not the group of this process.
 
-        This protects other processes: `killpg` with 0 would signal our own group, with 1 every process.
+        This protects other processes: `killpg` with 0 would signal the group of this process, and with 1 every process.
         """
         if self._id <= 1 or self._id == os.getpgrp():
             return False
         try:
             return os.getpgid(self._id) == self._id
-        except (
-            ProcessLookupError
-        ):  # the child was reaped; its group may still have members, so its number is not reused
+        except ProcessLookupError:
+            # The child was reaped, but its group may still have members, which prevent reuse of its id.
             return True
 
     async def terminate(self, *, grace: float, proof_timeout: float) -> GroupEnding:
@@ -172,7 +171,7 @@ class _Group:
         return True
 
     async def _runs(self) -> bool:
-        """Whether any member runs. Zombies keep a group alive, so its existence does not prove that a member runs."""
+        """Return whether any member is running. Zombies keep a group alive, so its existence does not prove that."""
         leader_ended = self._reap()
         if isinstance(self._child, subprocess.Popen) and not leader_ended:
             return True
@@ -192,9 +191,7 @@ class _Group:
         return procfs.is_member(pid, group=self._id)
 
     def _reap(self) -> bool:
-        """Reap the leader, then orphans of its group that this process inherited (for example as PID 1 of a
-        container).
-        """
+        """Reap the leader, and then orphans of its group that this process inherited, for example as PID 1."""
         if isinstance(self._child, int):
             return False
         members = (

@@ -1,6 +1,6 @@
-"""Reads Linux's process table; without /proc the table is empty.
+"""Functions that read the process table of Linux. Without /proc, the table is empty.
 
-It never blocks and needs no asyncio, because worker processes use it too.
+They never block, and need no asyncio, because worker processes use them too.
 """
 
 import os
@@ -24,9 +24,9 @@ def pids() -> list[int]:
 
 
 def is_member(pid: int, *, group: int) -> bool:
-    """Whether `pid` runs in this process group.
+    """Return whether `pid` is running and belongs to this process group.
 
-    A zombie does not run, unless only its first thread has ended and others are still running.
+    A zombie is not running, unless only its first thread has ended and other threads are still running.
     """
     fields = _stat(pid)
     if fields is None or int(fields[_GROUP]) != group:
@@ -52,14 +52,15 @@ def children() -> frozenset[int]:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs; a zombie does not run."""
+    """Return whether a process is running. A zombie is not running."""
     return not _is_dead(pid)
 
 
 def kill_tagged(pid: int, *, tag: str) -> bool | None:
-    """Send SIGKILL to a process that was started with the environment entry `tag` ("NAME=value"). Return whether it was
-    killed, or None if its environment is not known yet: during `execve`, the process has no environment, while its
-    parent already continues. A pidfd guards against reuse of the pid.
+    """Send SIGKILL to a process that was started with the environment entry `tag` ("NAME=value").
+
+    Return whether it was killed, or `None` if its environment is not known yet. During `execve`, a process has no
+    environment, although its parent already continues. A pidfd protects against reuse of the process id.
     """
     try:
         handle = os.pidfd_open(pid)
@@ -72,7 +73,7 @@ def kill_tagged(pid: int, *, tag: str) -> bool | None:
         if pid == os.getpid() or tag.encode() not in environment.split(b"\0") or _is_dead(pid):
             return False
         signal.pidfd_send_signal(handle, signal.SIGKILL)
-    except OSError:  # gone, or another user's
+    except OSError:  # the process has ended, or belongs to another user
         return False
     else:
         return True
@@ -81,12 +82,15 @@ def kill_tagged(pid: int, *, tag: str) -> bool | None:
 
 
 def kill_all_tagged(tag: str) -> int:
-    """Send SIGKILL once to every process with `tag`. Return their number."""
+    """Send SIGKILL once to every process with `tag`. Return how many processes were killed."""
     return sum(bool(kill_tagged(pid, tag=tag)) for pid in pids())
 
 
 def _is_starting(pid: int) -> bool:
-    """Whether a process without an environment may still get one. Dead processes and kernel threads have no memory."""
+    """Return whether a process without an environment may still get one.
+
+    Dead processes and kernel threads never get one. They are recognised by their lack of memory.
+    """
     fields = _stat(pid)
     if fields is None or fields[_MEMORY] == b"0":
         return False

@@ -15,7 +15,7 @@ F = TypeVar("F", bound=ToolFunction)
 
 
 class ToolRegistry:
-    """The tools of a process by name; filled before the server starts."""
+    """The tools of a process by name. The tools of MCP servers are added and removed while the process is running."""
 
     def __init__(self, tools: Mapping[str, Tool] | None = None) -> None:
         self._tools: dict[str, Tool] = dict(tools or {})
@@ -80,14 +80,14 @@ def tool(
 def tool(function: F | None = None, **declared: Any) -> F | Callable[[F], F]:
     """Register a function as a tool, and return the function (G3).
 
-    The model reads the function's name and docstring, and a schema made from its type hints. A coroutine function runs
-    on the event loop, a plain function in a thread unless `isolation="process"`. The function gets an attribute `tool`
-    with its `Tool`.
+    The model reads the function's name and docstring, and a schema that is derived from its type hints. A coroutine
+    function runs on the event loop, and a plain function in a thread, or with `isolation="process"` in a worker
+    process. The function's attribute `tool` is set to its `Tool`.
 
     Args:
-        function: the function; None if the decorator is called with keywords.
+        function: the function, or `None` if the decorator is called with keywords.
         declared: the keywords of the second signature, which `Tool` describes. `register` is the registry to which the
-        tool is added; the default is the global one.
+        tool is added, by default the global one.
     """
 
     def decorate(decorated: F) -> F:
@@ -101,7 +101,7 @@ def tool(function: F | None = None, **declared: Any) -> F | Callable[[F], F]:
 
 
 def make_tool(function: ToolFunction, **declared: Any) -> Tool:
-    """Return the `Tool` of a function without registering it. Takes the same keywords as `tool`."""
+    """Return the `Tool` of a function without registering it. It accepts the keywords of `tool`, except `register`."""
     name = declared.pop("name", None) or getattr(function, "__name__", "tool")
     title = shortened(" ".join(str(declared.pop("title", "")).split()), limit=LONGEST_TITLE)
     description = declared.pop("description", None) or inspect.getdoc(function) or ""

@@ -1,7 +1,7 @@
-"""Turns a tool's return value into the text that the model reads, in the thread or process of the body and within its
-limit.
+"""Convert a tool's return value to the text that the model reads.
 
-A lazy value, such as a generator or a queryset, does its work only while its text is being made.
+This happens in the thread or process of the tool's body and within its time limit, because a lazy value, such as a
+generator or a queryset, does its work only while it is converted.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from governance.core.excerpts import as_displayed, excerpt
 
 _PLAIN = (str, int, float, bool, type(None))
 _PLAIN_CONTAINERS = (dict, list, tuple)
-_MOST_PLAIN = 10_000  # the most values of a container to inspect on the event loop
+_MOST_PLAIN = 10_000  # maximum number of values in a container that is inspected on the event loop
 _NAME_OF_AN_OBJECT = re.compile(r"<.+ at 0x[0-9a-f]+>", re.DOTALL)
 
 
@@ -32,12 +32,13 @@ class Written:
 
 
 class Unwritable(Exception):
-    """A value cannot be turned into text; see the exception's cause."""
+    """A value cannot be converted to text. The exception's cause says why."""
 
 
 class Writer:
-    """Turns one call's values into text; `stops` is called between the items of a lazy value; it may raise, or return
-    True to stop.
+    """A converter of one call's values to text.
+
+    `stops` is called between the items of a lazy value. It may raise an exception, or return True to stop.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class Writer:
         self._stops = stops
 
     def writes_quickly(self, value: Any) -> bool:
-        """Whether the text can be made on the event loop, because making it runs no code of the tool."""
+        """Return whether the value can be converted on the event loop, because that runs no code of the tool."""
         return self._render is None and _is_plain(value)
 
     def write(self, value: Any) -> Written:
@@ -60,7 +61,7 @@ class Writer:
 
         Raises:
             ToolFailed: the value is a coroutine or other work that was never run.
-            Unwritable: the value cannot be turned into text.
+            Unwritable: the value cannot be converted to text.
         """
         refuse_undone(value)
         try:
@@ -83,7 +84,7 @@ class Writer:
         return items
 
     def as_json(self, value: Any) -> Any:
-        """Convert a value to JSON values, to send it from a worker process; a lazy value becomes a list.
+        """Convert a value to JSON values, so that a worker process can send it. A lazy value becomes a list.
 
         Raises:
             ToolFailed: the value is a coroutine or other work that was never run.
@@ -98,7 +99,7 @@ class Writer:
         return pydantic_core.to_jsonable_python(value, fallback=_text_of)
 
     def collected(self, value: Any) -> Any:
-        """Return a lazy value as a list, up to the limit of a result; other values are returned unchanged."""
+        """Return a lazy value as a list, up to the limit of a result. Other values are returned unchanged."""
         if not _is_lazy(value):
             return value
         items: list[Any] = []
@@ -119,7 +120,7 @@ def refuse_undone(value: Any) -> None:
     """Raise `ToolFailed` if the value is a coroutine or other work that was never run."""
     if inspect.isawaitable(value) or inspect.isasyncgen(value):
         close = getattr(value, "close", None)
-        if close is not None:  # so that Python does not warn that it was never awaited
+        if close is not None:  # closing avoids Python's warning that it was never awaited
             close()
         raise ToolFailed(
             f"The tool returned {_kind_of(value)} that it had not awaited, so that part of its work was not done. "
@@ -128,9 +129,9 @@ def refuse_undone(value: Any) -> None:
 
 
 def as_text(value: Any, *, limit: int) -> str:
-    """Return a value as text for the model: a string as a terminal shows it, any other value as JSON.
+    """Return a value as text for the model: a string as a terminal displays it, and any other value as JSON.
 
-    The middle of a long text is left out.
+    The middle of a long text is omitted.
 
     Raises:
         ValueError: the value has no JSON form: it is circular, or contains NaN, an infinite number or an arbitrary
@@ -142,9 +143,8 @@ def as_text(value: Any, *, limit: int) -> str:
         text = as_displayed(value)
     else:
         text = pydantic_core.to_json(value, fallback=_text_of).decode()
-        if (
-            "NaN" in text or "Infinity" in text
-        ):  # the word may be inside a string: parse the JSON to find out
+        # Parse the JSON to find out whether such a word is a number or part of a string.
+        if "NaN" in text or "Infinity" in text:
             json.loads(text, parse_constant=_refuse, parse_int=str, parse_float=str)
     return excerpt(text, limit=limit)
 
@@ -170,7 +170,7 @@ def _is_lazy(value: Any) -> bool:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether a value consists of built-in JSON types only. False for large containers, which are not inspected."""
+    """Return whether a value consists only of built-in JSON types. Return False for large containers."""
     pending, count = [value], 0
     while pending:
         item = pending.pop()

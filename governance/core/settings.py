@@ -1,7 +1,7 @@
-"""Declares the system check and the bounds of a setting next to its type, default and docstring.
+"""The declaration of a setting's system check and bounds, next to its type, default and docstring.
 
     MAX_RUNNING: Annotated[int, Setting("governance.E006", 1, 100_000)] = 100
-    \"\"\"Calls that one process runs concurrently.\"\"\"
+    \"\"\"Maximum number of concurrent calls in one process.\"\"\"
 
 The system check, the environment variable and the line in `docs/settings/` are derived from the field.
 """
@@ -18,8 +18,9 @@ class Setting:
     """The rule of one setting.
 
     `check` is the id of its system check; no other setting uses this id. Numbers must be between `least` and `most`;
-    without these bounds, they must be above zero. `zero` also allows 0, for no limit. `none` explains the value None.
-    `is_valid` checks values of the right type; `hint` describes valid values. `kind` names the type in the docs.
+    without these bounds, they must be above zero. `zero` also allows 0, which means no limit. `none` explains the value
+    `None`. `is_valid` checks values of the right type, and `hint` describes valid values. `kind` names the type in the
+    docs.
     """
 
     check: str

@@ -1,4 +1,4 @@
-"""Tools: functions that a model may call, their declarations, and their context (G3)."""
+"""Tools, which are functions that a model may call, with their declarations and their context (G3)."""
 
 import asyncio
 import concurrent.futures
@@ -38,13 +38,14 @@ StillMine = Callable[[], Awaitable[bool]]
 
 
 async def always_mine() -> bool:
-    """Return True, because without leases no other process can take the call."""
+    """Return True, because without leases no other process can take over the call."""
     return True
 
 
 class CallOwner:
-    """Asks the host of one call, on its event loop, whether the call still belongs to this process. The answer is False
-    if the host cannot tell, or if the call was cancelled.
+    """An object that asks the host of a call, on its event loop, whether the call still belongs to this process.
+
+    The answer is False if the host cannot tell, or if the call was cancelled.
     """
 
     __slots__ = ("_ask", "_loop", "_token")
@@ -66,7 +67,7 @@ class CallOwner:
         return is_mine and not self._token.is_cancelled
 
     def still_mine_blocking(self) -> bool:
-        """Return the same as `still_mine`, from another thread."""
+        """Return whether the call is neither cancelled nor taken over, when called from another thread."""
         if is_running_here(self._loop):
             raise RuntimeError("A coroutine awaits still_mine: this would block its own loop.")
         if self._token.is_cancelled:
@@ -82,18 +83,18 @@ class CallOwner:
 
 
 class Users(Protocol):
-    """Looks up the host's users."""
+    """The interface through which tools look up the project's users."""
 
     def typed(self, user_id: Any) -> Any:
         """Restore the type of an id that was sent to a worker process as JSON."""
         ...
 
     async def find(self, user_id: Any) -> Any:
-        """Return the user, or None if the user was deleted; for coroutine tools."""
+        """Return the user, or `None` if the user was deleted. This is for coroutine tools."""
         ...
 
     def find_blocking(self, user_id: Any) -> Any:
-        """Do the same as `find`, in a thread or a worker process."""
+        """Return the user, or `None` if the user was deleted. This is for tools in threads and worker processes."""
         ...
 
     async def has_permission(self, user_id: Any, permission: str) -> bool:
@@ -124,15 +125,15 @@ class UnknownUsers:
 
 
 class Isolation(StrEnum):
-    """Where a tool's body runs, which determines how reliably it can be ended."""
+    """The place where a tool's body runs, which determines how reliably the body can be ended."""
 
-    ASYNC = "async"  # a coroutine: cooperative
-    THREAD = "thread"  # a separate thread: cannot be ended, only abandoned (T7)
-    PROCESS = "process"  # a worker process: its group is ended with signals (T8)
+    ASYNC = "async"  # a coroutine, which has to cooperate
+    THREAD = "thread"  # a separate thread, which cannot be ended, only abandoned (T7)
+    PROCESS = "process"  # a worker process, which is ended with signals to its group (T8)
 
 
 class Concurrency(StrEnum):
-    """How a call interacts with the other calls of its scope (P2, C9)."""
+    """The way in which a call interacts with the other calls of its scope (P2, C9)."""
 
     PARALLEL = "parallel"
     EXCLUSIVE = "exclusive"  # runs alone in its scope
@@ -145,28 +146,28 @@ def _show_nowhere(content: bytes, _name: str) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class ToolContext:
-    """The facts and functions that are available to a running tool. The first parameter annotated with this class
-    receives them.
+    """The facts and functions that are available to a running tool.
 
-    Methods that end in `_blocking` are for plain functions, in threads and worker processes; the others are for coroutines.
-    The executor fills in every attribute, including those that are not listed here, which are internal.
+    The first parameter that is annotated with this class receives them. The asynchronous methods are for coroutines,
+    and the methods that end in `_blocking` are for plain functions, in threads and worker processes. The executor sets
+    every attribute. Attributes that are not listed here are internal.
 
     Attributes:
-        call_id: the id that the model gave the call.
+        call_id: the id that the model assigned to the call.
         tool_name: the name of the tool.
-        scope: the id of the conversation; opaque.
-        token: whether the call was cancelled, and why.
-        workspace: the directory of the conversation; None = the site has none.
+        scope: the opaque id of the conversation.
+        token: the cancellation token, which says whether the call was cancelled, and why.
+        workspace: the directory of the conversation, or `None` if the site has no workspaces.
         metadata: facts from the host. Turns pass `turn_id` and `conversation_id`.
-        user_id: the primary key of the person for whom the call works; None = nobody.
+        user_id: the primary key of the person for whom the call works, or `None` if there is no such person.
         agent: the name of the agent that made the call.
         depth: 0 for the agent that the person talks to, 1 for a sub-agent of that agent, and so on.
-        time_left: a function that returns the seconds until the limit; None = no limit, or unknown (in a worker
-            process).
+        time_left: a function that returns the seconds until the limit, or `None` if there is no limit or the tool runs
+            in a worker process.
     """
 
-    # Invokers call `returned` when the body returns, because that time decides whether it was within its limit. They
-    # return the value as `writer` has written it. `report` is safe to call from any thread.
+    # Invokers call `returned` when the body returns, because that time decides whether the body was within its limit.
+    # They return the value as `writer` has converted it. `report` is safe to call from any thread.
 
     call_id: str
     tool_name: str
@@ -189,13 +190,14 @@ class ToolContext:
     writer: Writer = field(default_factory=partial(Writer, limit=100_000))
 
     async def user(self) -> Any:
-        """Return the user for whom the call works, read from the database now. Return None if the call has no user, or
-        the user was deleted.
+        """Read the user for whom the call works from the database.
+
+        Return `None` if the call has no user, or if the user was deleted.
         """
         return None if self.user_id is None else await self.users.find(self.user_id)
 
     def user_blocking(self) -> Any:
-        """Do the same as `user`, in a thread or a worker process."""
+        """Read the user for whom the call works, like `user`, in a thread or a worker process."""
         return None if self.user_id is None else self.users.find_blocking(self.user_id)
 
     def progress(
@@ -206,30 +208,31 @@ class ToolContext:
         total: float | None = None,
         output: str = "",
     ) -> None:
-        """Report progress. This restarts the idle limit; `output` is kept as a partial result (T6)."""
+        """Report progress. This restarts the idle limit, and `output` is kept as a partial result (T6)."""
         self.report(Progress(message=message, progress=progress, total=total, output=output))
 
     async def show_image(self, content: bytes, *, name: str = "image") -> str:
-        """Show an image to the person and the model. Return a line for the tool's result that says whether it was
-        stored.
+        """Show an image to the person and the model.
+
+        Return a line for the tool's result that says whether the image was stored.
         """
         return await self.show(content, name)
 
     def show_image_blocking(self, content: bytes, *, name: str = "image") -> str:
-        """Do the same as `show_image`, in a thread or a worker process. Raise `Cancelled` if the call is cancelled."""
+        """Show an image, like `show_image`, in a thread or a worker process. Raise `Cancelled` on a cancel."""
         return self.show_blocking(content, name)
 
     async def still_mine(self) -> bool:
-        """Return whether the call still belongs to this process. Call it right before an effect that must not happen
-        twice.
+        """Return whether the call still belongs to this process.
 
-        A process that was paused may have lost its turns to another process. The answer is also False if the call was
-        cancelled, or if the database does not answer.
+        Call this method immediately before an effect that must not happen twice, because a process that was paused may
+        have lost its turns to another process. It also returns False if the call was cancelled, or if the database does
+        not respond.
         """
         return await self.ask_owner()
 
     def still_mine_blocking(self) -> bool:
-        """Return the same as `still_mine`, in a thread or a worker process."""
+        """Return whether the call still belongs to this process, like `still_mine`, in a thread or a worker process."""
         return self.ask_owner_blocking()
 
     @property
@@ -253,28 +256,33 @@ class Tool:
         description: the description that the model reads.
         function: the function that calls run.
         title: the title on the card of a call; the name is always shown beside it.
-        question: the question that a person is asked before a call; if empty, whether the tool may run.
+        question: the question that a person is asked before a call. If it is empty, the person is asked whether the
+        tool may run.
         isolation: where the function runs.
-        timeout: the total limit in seconds; None = undeclared, 0 = no limit (T2, T3).
+        timeout: the total limit in seconds. `None` means that the tool does not declare a limit, and 0 that its calls
+        have no limit (T2, T3).
         idle_timeout: the longest time in seconds without a progress report.
-        timeout_argument: the parameter, in milliseconds, that a model can set as the limit of the call.
+        timeout_argument: the name of the parameter, in milliseconds, with which a model requests a limit for the call.
         expected_duration: how many seconds a call usually takes.
         concurrency: how a call interacts with other calls of its conversation.
         max_running: how many calls of this tool may run in a process at the same time.
-        pool: tools with the same pool share `max_running`.
+        pool: the name of a pool. Tools with the same pool share `max_running`.
         server: the MCP server that the tool belongs to.
         side_effects: whether calls may have effects beyond their results. If so, the model is advised after a timeout
         or a cancel to check what the call did.
         loop_exempt: whether the loop detector ignores the tool.
-        only_waits: whether the tool only waits for other calls, so that it takes none of the process's slots.
-        raw_schema: the input schema, in place of one made from type hints.
-        problems: checks the input against a `raw_schema`; without it, the input is not checked.
-        render: turns a result into text, if JSON is the wrong format.
-        approval: whether a person must approve calls (D1); None = undeclared.
-        asks_for: selects, by the input, the calls that `approval` applies to; None = all.
-        unknown_host: returns the host that a call would connect to and that a person must approve first; empty = none.
-        off: returns a reason to refuse every call for now; empty = none. It runs on the event loop.
-        permission: the permission that the person must have, as "app.codename"; empty = none.
+        only_waits: whether the tool only waits for other calls, so that it occupies none of the process's slots.
+        raw_schema: the input schema, instead of one derived from type hints.
+        problems: a function that checks the input against a `raw_schema`. Without it, the input is not checked.
+        render: a function that converts a result to text, if JSON is the wrong format.
+        approval: whether a person must approve calls (D1). `None` means that the tool declares no rule.
+        asks_for: a function that returns, from the input, whether `approval` applies to a call. Without it, `approval`
+        applies to every call.
+        unknown_host: a function that returns the web host that a call would connect to and that a person must approve
+        first, or an empty string.
+        off: a function that returns a reason to refuse every call for now, or an empty string. It runs on the event
+        loop.
+        permission: the permission that the person must have, as "app.codename". It may be empty.
     """
 
     name: str
@@ -302,9 +310,8 @@ class Tool:
     unknown_host: Callable[[Mapping[str, Any]], str] | None = None
     off: Callable[[], str] | None = None
     permission: str = ""
-    takes_meta: bool = (
-        True  # False where another framework passes only the function's own arguments
-    )
+    # False if another framework passes only the function's own arguments.
+    takes_meta: bool = True
 
     @cached_property
     def limits(self) -> ToolLimits:
@@ -317,7 +324,7 @@ class Tool:
 
     @cached_property
     def levels(self) -> PolicyLevels:
-        """The policy levels if only the tool sets limits."""
+        """The policy levels that apply if only the tool sets limits."""
         return PolicyLevels(declared=self.limits)
 
     @cached_property
@@ -342,7 +349,7 @@ class Tool:
 
     @cached_property
     def input_schema(self) -> dict[str, Any]:
-        """JSON Schema of the input, made from the function's type hints (G3)."""
+        """The JSON Schema of the input, which is derived from the function's type hints (G3), or the `raw_schema`."""
         if self.raw_schema is not None:
             return dict(self.raw_schema)
         schema = self._input_type.model_json_schema()
@@ -350,7 +357,7 @@ class Tool:
         return schema
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments as the function expects them. Raise `InvalidToolInput` with every problem."""
+        """Return the arguments as the function expects them. Raise `InvalidToolInput`, which lists every problem."""
         if self.raw_schema is not None:
             if self.problems is not None and (problems := self.problems(arguments)):
                 raise InvalidToolInput(self.name, problems)
@@ -368,16 +375,16 @@ class Tool:
         try:
             with contained():
                 return self.asks_for(call_input)
-        except Exception:  # the input may be anything: when in doubt, a person is asked
+        except Exception:  # the input may be anything, and in doubt a person is asked
             logger.exception("A tool could not tell whether it asks", extra={"tool": self.name})
             return True
 
     def unapproved_host(self, call_input: Mapping[str, Any]) -> str:
-        """Return the host that a person must approve before a call with this input; empty = none."""
+        """Return the web host that a person must approve before a call with this input, or an empty string."""
         return self.unknown_host(call_input) if self.unknown_host else ""
 
     def disabled_reason(self) -> str:
-        """Return sentences that say why the tool cannot be used now; empty if it can."""
+        """Return sentences that say why the tool cannot be used now, or an empty string if it can."""
         if self.off is None:
             return ""
         try:
@@ -414,13 +421,11 @@ class Tool:
 
     @cached_property
     def _field_names(self) -> dict[str, str]:
-        """The field name of each parameter, cached because checking it against pydantic's own names is slow."""
+        """The field name of each parameter, which is cached because checking it against pydantic's names is slow."""
         return {name: _field_name(name) for name in self._parameters}
 
     def build(self) -> None:
-        """Build the schema now, before an event loop needs it, because building a process's first schema reads the
-        disk.
-        """
+        """Build the schema now, because the first one in a process reads the disk, which would block an event loop."""
         if not self.input_schema or self.context_parameter == "":
             raise ValueError(f"The tool {self.name!r} has no schema.")
 
@@ -452,15 +457,13 @@ class Tool:
 
 
 def estimated_tokens(name: str, description: str, schema: Mapping[str, Any]) -> int:
-    """Return the approximate number of tokens of a tool's definition; providers count differently."""
+    """Return the approximate number of tokens of a tool's definition. Providers count tokens differently."""
     encoded = json.dumps([name, description, schema], ensure_ascii=False, default=str)
     return -(-len(encoded) // _CHARACTERS_PER_TOKEN)
 
 
 def _field_name(name: str) -> str:
-    """Return the name of a parameter's pydantic field, which may be neither private nor a name that pydantic itself
-    uses.
-    """
+    """Return a name for a parameter's pydantic field that is neither private nor one of pydantic's own names."""
     return f"input_{name}" if name.startswith("_") or hasattr(pydantic.BaseModel, name) else name
 
 

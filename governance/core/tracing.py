@@ -1,7 +1,7 @@
-"""OpenTelemetry spans; without the OpenTelemetry API, this module does nothing.
+"""OpenTelemetry spans. Without the OpenTelemetry API, this module does nothing.
 
-Names follow the semantic conventions for generative AI; other attributes start with `turnkeeper.`. Ending a span also
-ends its open child spans.
+Names follow the semantic conventions for generative AI, and attributes outside these conventions start with
+`turnkeeper.`. Ending a span also ends its open child spans.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ class Span:
     """A span that starts when it is created. Inside `with`, it is the current span.
 
     `within` is the `traceparent` of a remote parent; by default, the current span is the parent. Child spans inherit
-    the `shared` attributes and `shows_content`, which allows texts of people, models and tools as attributes.
+    the `shared` attributes and `shows_content`, which allows attributes to contain text from people, models and tools.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Span:
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         if (
             self._attached is not None and enclosing() is self
-        ):  # otherwise, the context has already been left
+        ):  # otherwise, this context has already been left
             contexts.detach(self._attached)
         if isinstance(error, asyncio.CancelledError):
             if not self._requests:
@@ -84,7 +84,7 @@ class Span:
 
     @property
     def trace_id(self) -> str:
-        """The trace id in hex; empty if the trace is not recorded."""
+        """The trace id in hexadecimal, which is empty if the trace is not sampled."""
         span_context = self._span.get_span_context() if self._span else None
         return (
             trace.format_trace_id(span_context.trace_id)
@@ -93,25 +93,28 @@ class Span:
         )
 
     def set(self, attributes: Attributes) -> None:
-        """Add attributes, except those that are None."""
+        """Add attributes, except those whose value is `None`."""
         if not self._is_over:
             with _harmless():
                 self._span.set_attributes(_given(attributes))
 
     def show(self, content: Callable[[], Mapping[str, Any]]) -> None:
-        """Add texts, and values as JSON, if content is allowed; only then is `content` called."""
+        """Add the attributes that `content` returns, if content is allowed. Otherwise `content` is not called.
+
+        Values other than strings are added as JSON.
+        """
         if self.shows_content and not self._is_over and self._span.is_recording():
             with _harmless():
                 self._span.set_attributes({name: _written(v) for name, v in content().items()})
 
     def event(self, name: str, attributes: Attributes | None = None) -> None:
-        """Add an event at the current time. May be called from any thread."""
+        """Add an event at the current time. This may be called from any thread."""
         if not self._is_over:
             with _harmless():
                 self._span.add_event(name, _given(attributes or {}))
 
     def note_request(self, request: Cancellation) -> None:
-        """Record a cancel or a timeout, once for each request. May be called from any thread."""
+        """Record a cancel or a timeout, once for each request. This may be called from any thread."""
         if request in self._requests:
             return
         self._requests.add(request)
@@ -125,7 +128,7 @@ class Span:
         )
 
     def fail(self, error_type: str) -> None:
-        """Mark the span as failed with an error type, never an exception's text. Later calls are ignored."""
+        """Mark the span as failed with an error type, but without an exception's text. Later calls are ignored."""
         if self._error_type or self._is_over:
             return
         self._error_type = error_type
@@ -134,7 +137,7 @@ class Span:
             self._span.set_status(trace.StatusCode.ERROR)
 
     def end(self) -> None:
-        """End the open child spans, then this span."""
+        """End the open child spans, and then this span."""
         if self._is_over:
             return
         for span in tuple(self._below):
@@ -154,9 +157,7 @@ def enclosing() -> Span | None:
 
 
 def traceparent() -> str:
-    """Return the current span as a W3C `traceparent`, whether it is ours or another library's; empty if there is
-    none.
-    """
+    """Return the W3C `traceparent` of the current span, even if another library started it, or an empty string."""
     carrier: dict[str, str] = {}
     if tracer is not None:
         _w3c.inject(carrier)
@@ -164,7 +165,7 @@ def traceparent() -> str:
 
 
 def _written(value: Any) -> str:
-    """Return a string that an exporter can encode; values become JSON."""
+    """Return the value as a string that an exporter can encode. Values other than strings become JSON."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode("utf-8")
     return json.dumps(value, default=str)
@@ -191,7 +192,7 @@ def _given(attributes: Attributes) -> dict[str, Any]:
 
 @contextmanager
 def _harmless() -> Iterator[None]:
-    """Log exceptions of the site's exporters and processors, so that they fail neither a call nor a turn."""
+    """Log the exceptions of span exporters and processors, so that they fail neither a call nor a turn."""
     try:
         yield
     except Exception:

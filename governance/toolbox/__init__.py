@@ -1,4 +1,4 @@
-"""The built-in tools: commands, files, git, web pages, searching, a browser, and waiting (G1)."""
+"""The built-in tools: shell commands, files, git, web pages, web search, a browser, and waiting (G1)."""
 
 from governance.toolbox.settings import (
     BrowserSandbox,

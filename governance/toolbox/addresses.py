@@ -1,7 +1,7 @@
-"""Decides which network addresses a tool may reach, and resolves host names to addresses.
+"""Decide which network addresses a tool may reach, and resolve host names to addresses.
 
-It checks the addresses that a name resolves to, so that no spelling of a host (decimal, hexadecimal, octal, IPv6) and no
-DNS name evades it.
+The check applies to the addresses that a name resolves to, so that no spelling of a host (decimal, hexadecimal, octal,
+IPv6) and no DNS name evades it.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from governance.toolbox.settings import ToolboxSettings
 R = TypeVar("R")
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-# A lookup cannot be cancelled while its name server is silent. In this pool it delays only other lookups.
+# A lookup cannot be cancelled while its name server does not respond. In this pool, it delays only other lookups.
 _lookups = DaemonPool(max_workers=16, name="lookups of hosts")
 
 # Python's own `is_global` differs between patch releases, and does not cover the last two networks.
@@ -43,7 +43,7 @@ _REFUSED_V4 = tuple(
         "168.63.129.16/32",  # Azure's host
     )
 )
-# Everything outside is refused: loopback, mapped and translated IPv4, local, multicast …
+# All other IPv6 addresses are refused, such as loopback, mapped and translated IPv4, local and multicast addresses.
 _GLOBAL_V6 = ipaddress.IPv6Network("2000::/3")
 _REFUSED_V6 = tuple(
     ipaddress.IPv6Network(network)
@@ -57,11 +57,11 @@ _REFUSED_V6 = tuple(
 
 
 class Unreachable(ToolFailed):
-    """The address does not answer; the text is a sentence for the model."""
+    """The host cannot be reached. The exception's text is a sentence for the model."""
 
 
 def is_public(address: str) -> bool:
-    """Whether the address is a host of the public internet."""
+    """Return whether the address belongs to a host on the public internet."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
@@ -72,10 +72,10 @@ def is_public(address: str) -> bool:
 
 
 async def resolve(host: str, port: int, *, settings: ToolboxSettings) -> Sequence[str]:
-    """Return the addresses of a host, each one allowed.
+    """Return the addresses of a host if tools may reach all of them.
 
     Raises:
-        Unreachable: there is no such host.
+        Unreachable: the host does not exist, or its name was not resolved in time.
         ToolFailed: at least one of its addresses is not allowed.
     """
     find = settings.web_resolve or _ask_system
@@ -102,10 +102,10 @@ async def send_pinned(
     extensions: Mapping[str, Any],
     unreachable: tuple[type[Exception], ...],
 ) -> R:
-    """Send a request of httpx or httpx2 to the first of these addresses that takes a connection.
+    """Send a request of httpx or httpx2 to the first of these addresses that accepts a connection.
 
     Raises:
-        Exception: one of the errors that `unreachable` names, of the last address.
+        Exception: the error of the last address, of one of the types in `unreachable`, if none accepts a connection.
     """
 
     def pinned(address: str) -> Any:
@@ -114,7 +114,7 @@ async def send_pinned(
             request.url.copy_with(host=address),
             headers=request.headers,  # keeps the original Host header
             stream=request.stream,
-            # As it was resolved: TLS would write the letters of other scripts by an older rule.
+            # Use the form in which the name was resolved, because TLS would encode other scripts by an older rule.
             extensions={**extensions, "sni_hostname": request.url.raw_host.decode("ascii")},
         )
 

@@ -1,7 +1,7 @@
-"""The `browser` tool: one page of the web per conversation, in a real browser (G1, C9).
+"""The `browser` tool, which works with one web page per conversation in a real browser (G1, C9).
 
-A newer call replaces an earlier one. When a call is cancelled or times out, its page is closed, so that nothing
-continues unseen.
+A newer call supersedes an earlier one. When a call is cancelled or times out, its page is closed, so that nothing
+continues to run unseen.
 """
 
 import asyncio
@@ -59,7 +59,7 @@ def make_browser(settings: SettingsSource) -> Tool:
 
 
 class Browser:
-    """Works with pages according to the current settings."""
+    """The `browser` tool, which reads the current settings for each call."""
 
     def __init__(self, settings: SettingsSource) -> None:
         self._settings = settings
@@ -86,10 +86,10 @@ class Browser:
             ),
         ] = "",
     ) -> str:
-        """Work with one web page in a real browser: open it, read it as text, click, fill fields, take a screenshot.
+        """Work with one web page in a real browser: open it, read it as text, click, fill in fields, take a screenshot.
 
-        The page stays open between calls. Make one call after the other: a newer call cancels the one before and
-        closes its page. For a page that only has to be read, web_fetch is quicker.
+        The page stays open between calls. Wait for each call to end before you make the next one, because a new call
+        cancels the previous one and closes its page. If you only need to read a page, web_fetch is faster.
         """
         browsing = await self._browsing()
         try:
@@ -108,7 +108,7 @@ class Browser:
             browsing.touch()
 
     async def aclose(self) -> None:
-        """Close the pages and the browser of the running loop."""
+        """Close the pages and the browser of the running event loop."""
         browsing = self._processes.pop()
         if browsing is not None:
             await browsing.aclose()
@@ -148,15 +148,15 @@ class Browser:
             return await self._describe(tab, browsing)
 
     async def _open(self, browsing: BrowserProcess, scope: str, address: str) -> str:
-        """Navigate the scope's page to the address and read it; a page that cannot navigate is replaced."""
+        """Navigate the scope's page to the URL and return its text. Replace the page if it cannot navigate."""
         errors, open_page = browsing.playwright, browsing.find(scope)
         if open_page is not None:
             if await open_page.responds(within=self._settings().browser_settle):
                 try:
                     return await self._visit(open_page, address, browsing)
                 except errors.Error as error:
-                    # Pending work of the last page can affect the new one, which then never becomes idle.
-                    # The page may also navigate by itself, which aborts the new navigation.
+                    # Pending work of the previous document can affect the new one, which then never becomes idle.
+                    # The previous document may also navigate by itself, which aborts the new navigation.
                     is_elsewhere = is_navigating(error) or "ERR_ABORTED" in error.message
                     if not (is_elsewhere or isinstance(error, errors.TimeoutError)):
                         raise
@@ -167,15 +167,15 @@ class Browser:
         with tab.used():
             tab.proxy.problems.clear()
             tab.proxy.allow(address)
-            # The executor limits the time.
+            # Playwright needs no time limit, because the executor enforces one.
             await tab.page.goto(address, wait_until="domcontentloaded", timeout=0)
             return await self._describe(tab, browsing)
 
     async def _describe(self, tab: BrowserPage, browsing: BrowserProcess) -> str:
-        """Return the page as text once it is idle; it may have navigated elsewhere."""
+        """Wait briefly for the page to load, and return it as text. Raise `ToolFailed` if it cannot be read."""
         page, settings = tab.page, self._settings()
         await tab.settle(within=settings.browser_settle)
-        with suppress(browsing.playwright.TimeoutError):  # the partly loaded page can be read
+        with suppress(browsing.playwright.TimeoutError):  # a partly loaded page can be read too
             await page.wait_for_load_state("load", timeout=settings.browser_settle * 1000)
         if page.url != _BLANK and not page.url.startswith(("http://", "https://")):
             problems = list(tab.proxy.problems.values())
@@ -194,7 +194,7 @@ class Browser:
         return "\n".join(lines).replace("\0", "\ufffd")
 
     async def _read_title(self, tab: BrowserPage) -> str:
-        """Return the page's title. Raise `ToolFailed` for a page that cannot be read."""
+        """Return the page's title. Raise `ToolFailed` if the page does not respond or is too long to read."""
         try:
             async with asyncio.timeout(self._settings().browser_action_timeout):
                 return await tab.read_title()
@@ -244,7 +244,7 @@ async def _fill(element: "Locator", text: str) -> None:
 
 
 async def _locate(page: "Page", target: str) -> "Locator":
-    """Return the one element that matches. Raise `ToolFailed` if there is none, or more than one."""
+    """Return a locator of the target. Raise `ToolFailed` if no element, or more than one, has this name."""
     if not target.strip():
         raise ToolFailed("Set `target` to the ref of an element, as read shows it.")
     if match := _REF.fullmatch(target.strip()):

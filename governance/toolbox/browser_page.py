@@ -1,4 +1,4 @@
-"""A browser page in a separate context, which shares no cookies, files or connections."""
+"""A browser page in its own context, which shares no cookies, files or connections with other pages."""
 
 import asyncio
 import json
@@ -16,9 +16,11 @@ if TYPE_CHECKING:
 
 _NOTES = 10
 _WORDS = 300
-_LONGEST = 20_000_000  # characters; the text passes through this process
-_TOO_LONG = f'["", {_LONGEST + 1}]'  # too long for the browser to count its elements
-_ABORTED = "net::ERR_ABORTED"  # by another navigation, a download or an answer without content
+_LONGEST = 20_000_000  # maximum number of characters, because the text passes through this process
+# The result for a page that is too long for the browser to measure.
+_TOO_LONG = f'["", {_LONGEST + 1}]'
+# The cause is another navigation, a download or a response without content.
+_ABORTED = "net::ERR_ABORTED"
 _LOOK = """(() => {
   const text = (element) => typeof element.value === "string" ? element.value.length : 0;
   const style = (element, part) => getComputedStyle(element, part).content.length;
@@ -32,7 +34,7 @@ _LOOK = """(() => {
 
 
 class BrowserPage:
-    """One page. `notes` are events since the last read that its text does not show."""
+    """A page of the browser, with notes on recent events that its text does not show."""
 
     def __init__(self, page: "Page", *, proxy: BrowserProxy) -> None:
         self.page = page
@@ -41,7 +43,7 @@ class BrowserPage:
         self._users = 0
         self._notes: list[str] = []
         self._chores: set[asyncio.Task[None]] = set()
-        self._navigation: Request | None = None  # that has begun and not arrived
+        self._navigation: Request | None = None  # has begun but not yet ended
         self._has_arrived = asyncio.Event()
         self._has_arrived.set()
         page.on("request", self._begin_navigation)
@@ -64,18 +66,18 @@ class BrowserPage:
         return self._users > 0
 
     async def responds(self, *, within: float) -> bool:
-        """Return whether the page answers; an endless script would prevent that."""
+        """Return whether the page responds within `within` seconds, which an endless script would prevent."""
         asking = asyncio.create_task(self.page.evaluate("0"), name="asking a web page")
         done, _ = await asyncio.wait({asking}, timeout=within)
         asking.cancel()
         if done and not asking.cancelled():
-            asking.exception()  # a page that is navigating fails to answer, but is responsive
+            asking.exception()  # ignore the error of a page that is navigating, because it does respond
         return bool(done)
 
     async def settle(self, *, within: float) -> None:
-        """Wait until the navigation has ended, for at most `within` seconds; a partly loaded page can also be read.
+        """Wait for at most `within` seconds until the navigation has ended. A partly loaded page can be read too.
 
-        A failed navigation ends on Chromium's error page. Playwright reports the failure before that.
+        A failed navigation ends when Chromium shows its error page, which is after Playwright has reported the failure.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(within):
@@ -84,7 +86,8 @@ class BrowserPage:
     async def read_title(self) -> str:
         """Return the page's title. Raise `ToolFailed` for a page that is too long to read.
 
-        It runs in an isolated world: the page's scripts can neither forge its answers nor make them endless.
+        The code that reads the title runs in an isolated world, so that the page's own scripts can neither forge the
+        result nor make it endless.
         """
         session = await self.page.context.new_cdp_session(self.page)
         try:
@@ -104,7 +107,7 @@ class BrowserPage:
 
     @contextmanager
     def used(self) -> Iterator[None]:
-        """Use the page; it is not idle during the `with` block."""
+        """Mark the page as in use during the `with` block."""
         self._users += 1
         try:
             yield
@@ -120,7 +123,7 @@ class BrowserPage:
         return [*notes, *(f"Not loaded: {sentence}" for sentence in refused)]
 
     async def aclose(self, *, within: float) -> None:
-        """Close the page and cut its connections. Work that it does not finish in time ends with the browser."""
+        """Close the page and its connections. Work that takes longer than `within` seconds ends with the browser."""
         await self.proxy.aclose()
         closing = self._start_task(self.page.context.close())
         await asyncio.wait({closing}, timeout=within)
@@ -150,7 +153,7 @@ class BrowserPage:
         self._start_task(page.close())
 
     def _dismiss(self, dialog: "Dialog") -> None:
-        if dialog.type == "beforeunload":  # to dismiss it would keep the browser on the page
+        if dialog.type == "beforeunload":  # dismissing it would keep the browser on the page
             self._start_task(dialog.accept())
             return
         message = shown(dialog.message, limit=_WORDS)
@@ -170,11 +173,11 @@ class BrowserPage:
     def _forget(self, task: "asyncio.Task[None]") -> None:
         self._chores.discard(task)
         if not task.cancelled():
-            task.exception()  # retrieved, so that asyncio logs nothing: its page is gone
+            task.exception()  # keep asyncio from logging the exception, because the page is gone
 
 
 async def open_page(browser: "Browser", *, settings: SettingsSource) -> BrowserPage:
-    """Open an empty page that reaches the network only through a separate proxy."""
+    """Open an empty page that reaches the network only through its own proxy."""
     proxy = BrowserProxy(settings)
     try:
         context = await browser.new_context(

@@ -1,8 +1,8 @@
-"""The browser of one event loop: a Chromium, and one page for each scope.
+"""The browser of one event loop: a Chromium process with one page for each scope.
 
-One task owns the browser from start to end. It starts the browser for the first page, closes idle pages, and ends the
-browser when it has been without pages for as long. Calls only wait for the task, so that a cancelled call leaves no
-half-finished work.
+A single task owns the browser for its whole life. The task starts the browser for the first page, closes pages that
+have been idle for a while, and ends the browser once it has had no pages for the same time. Calls only wait for this
+task, so a cancelled call leaves no half-finished work behind.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class BrowserProcess:
-    """Gives each scope its page."""
+    """A browser that is started on demand and has one page for each scope."""
 
     def __init__(self, playwright: ModuleType, *, settings: SettingsSource) -> None:
         self.playwright = playwright
@@ -38,12 +38,12 @@ class BrowserProcess:
         self._is_closing = False
 
     def find(self, scope: str) -> BrowserPage | None:
-        """Return the scope's page if it has one."""
+        """Return the scope's page, or `None` if it has no usable one."""
         tab = self._tabs.get(scope)
         return tab if tab is not None and tab.is_usable else None
 
     async def open(self, scope: str) -> BrowserPage:
-        """Return the scope's page; open one if needed. Raise `ToolFailed` if that fails."""
+        """Return the scope's page, and open one if needed. Raise `ToolFailed` if no page can be opened."""
         if (tab := self.find(scope)) is not None:
             return tab
         opening = self._opening.get(scope)
@@ -56,7 +56,7 @@ class BrowserProcess:
         return await asyncio.shield(opening)
 
     def close(self, scope: str) -> "asyncio.Task[None]":
-        """Remove the scope's page, even one that is being opened; the task ends when it is closed."""
+        """Remove the scope's page, even if it is still opening. Return a task that ends once the page is closed."""
         tab, opening = self._tabs.pop(scope, None), self._opening.pop(scope, None)
         closing = asyncio.create_task(
             self._close(tab, opening), name="closing a web page", context=outside()
@@ -66,12 +66,12 @@ class BrowserProcess:
         return closing
 
     def touch(self) -> None:
-        """Record a use, and check again for idle pages."""
+        """Record that the browser was used, and check again for idle pages."""
         self._used_at = asyncio.get_running_loop().time()
         self._changed.set()
 
     async def aclose(self) -> None:
-        """Close every page and end the browser, even one that is still starting."""
+        """Close every page and end the browser, even if it is still starting."""
         self._is_closing = True
         for scope in {*self._tabs, *self._opening}:
             self.close(scope)
@@ -108,7 +108,7 @@ class BrowserProcess:
         self.touch()
 
     def _make_room(self) -> None:
-        """Close the least recently used page, if there are too many. Raise `ToolFailed` if all are in use."""
+        """Close the least recently used page if the limit is reached. Raise `ToolFailed` if all pages are in use."""
         most = self._settings().browser_max_pages
         if len(self._tabs) + len(self._opening) < most:
             return
@@ -132,7 +132,7 @@ class BrowserProcess:
         return await asyncio.shield(self._browser)
 
     async def _run(self, ready: "asyncio.Future[Browser]") -> None:
-        """Start the browser, keep it while it is used, end it."""
+        """Start the browser, keep it running while it is used, and then end it."""
         try:
             async with launched(self.playwright, self._settings()) as browser:
                 browser.on("disconnected", lambda _: self._changed.set())
@@ -151,7 +151,7 @@ class BrowserProcess:
             self._forget_browser(ready)
 
     async def _run_until_idle(self, browser: "Browser") -> None:
-        """Close idle pages until the browser has been idle for a while or has ended."""
+        """Close idle pages until the browser ends, is closed, or has been idle for `browser_idle` seconds."""
         loop = asyncio.get_running_loop()
         while not self._is_closing and browser.is_connected():
             self._changed.clear()
@@ -187,7 +187,7 @@ def _fail(ready: "asyncio.Future[Browser]", error: ToolFailed) -> None:
     """Fail the calls that wait for the browser."""
     if not ready.done():
         ready.set_exception(error)
-        ready.exception()  # retrieve the exception, because no call may be waiting
+        ready.exception()  # mark the exception as retrieved, in case no call is waiting for the browser
 
 
 _ENDS = "The server is shutting down."

@@ -1,8 +1,9 @@
-"""The proxy of a browser page, its only way to the network: it checks every host that the page requests.
+"""The proxy of a browser page, which checks every host that the page requests.
 
-Chromium resolves no names itself and sends nothing past its proxy. Therefore the rules of `web_fetch` apply to every
-request of a page: redirects, pictures, scripts, WebSockets. It connects to the address that it has checked. The
-protocol is SOCKS 5 (RFC 1928), of which Chromium needs one command.
+The proxy is the page's only connection to the network, because Chromium resolves no names itself and sends nothing
+around its proxy. Therefore the rules of `web_fetch` apply to every request of a page, including redirects, images,
+scripts and WebSockets. The proxy connects only to addresses that it has checked. The protocol is SOCKS 5 (RFC 1928), of
+which Chromium needs only the CONNECT command.
 """
 
 import asyncio
@@ -22,11 +23,11 @@ _NO_AUTHENTICATION = b"\x05\x00"
 _CONNECT = 1
 _IPV4, _NAME, _IPV6 = 1, 3, 4
 _GRANTED, _REFUSED, _UNREACHABLE = 0, 2, 5
-_NOWHERE = b"\x00\x01" + b"\x00" * 6  # the address that a reply must contain and no client reads
+_NOWHERE = b"\x00\x01" + b"\x00" * 6  # every reply must contain an address, but Chromium ignores it
 _PIECE = 65_536
 _REMEMBERED = 20
-_LOOKUPS = 4  # concurrent lookups; all calls share their threads
-# Hosts that Chromium contacts by itself, for example about the forms of a page.
+_LOOKUPS = 4  # concurrent lookups for one page, because all calls share the threads for lookups
+# Hosts that Chromium contacts by itself, for example to fill in the forms of a page.
 _NOT_THE_PAGES = frozenset(
     {
         "clientservices.googleapis.com",
@@ -39,7 +40,7 @@ _NOT_THE_PAGES = frozenset(
 
 
 class BrowserProxy:
-    """A proxy on the loopback. `problems` maps each unreachable host to a sentence with the reason."""
+    """A proxy on the loopback interface. `problems` maps each host that was not reached to a sentence that says why."""
 
     def __init__(self, settings: SettingsSource) -> None:
         self.problems: dict[str, str] = {}
@@ -50,17 +51,17 @@ class BrowserProxy:
         self._lookups = asyncio.Semaphore(_LOOKUPS)
 
     def allow(self, address: str) -> None:
-        """Allow the page to reach the host of an address that its call was allowed to open."""
+        """Allow the page to reach the host of a URL that a call may open."""
         self._opened.add(canonical(host_of(httpx.URL(address))))
 
     async def open(self) -> str:
-        """Start to serve. Return the proxy's address."""
+        """Start the proxy and return its URL."""
         self._server = await asyncio.start_server(self._receive, "127.0.0.1", 0)
         port = self._server.sockets[0].getsockname()[1]
         return f"socks5://127.0.0.1:{port}"
 
     async def aclose(self) -> None:
-        """Cut every connection."""
+        """Stop the proxy and close every connection."""
         if self._server is not None:
             self._server.close()
         for visit in self._visits:
@@ -69,7 +70,7 @@ class BrowserProxy:
             await asyncio.wait(self._visits)
 
     def _receive(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # A task of our own: asyncio's would log an error when it is cancelled (Python 3.11).
+        # Create the task here, because asyncio would log an error if its own task were cancelled (Python 3.11).
         visit = asyncio.create_task(self._serve(reader, writer), name="connection of a web page")
         self._visits.add(visit)
         visit.add_done_callback(self._visits.discard)
@@ -111,7 +112,7 @@ class BrowserProxy:
     async def _reach(
         self, host: str, port: int
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Connect to the first address of the host that answers; each one was checked."""
+        """Check every address of the host, and connect to the first one that accepts the connection."""
         settings = self._settings()
         if canonical(host) not in self._opened:
             refuse_unknown(host, settings)
@@ -122,13 +123,13 @@ class BrowserProxy:
             try:
                 async with asyncio.timeout(settings.web_connect_timeout):
                     return await asyncio.open_connection(address, port)
-            except OSError as error:  # TimeoutError is one
+            except OSError as error:  # TimeoutError is an OSError
                 failure = error
         raise failure
 
     def _remember(self, host: str, sentence: str) -> None:
         self.problems.pop(host, None)
-        self.problems[host] = sentence  # the newest is the last
+        self.problems[host] = sentence  # the newest problem comes last
         if len(self.problems) > _REMEMBERED:
             del self.problems[next(iter(self.problems))]
 
@@ -166,7 +167,7 @@ async def _reply(writer: asyncio.StreamWriter, code: int) -> None:
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Relay data until one side closes."""
+    """Relay data in one direction until either side closes the connection."""
     with suppress(OSError):
         while piece := await reader.read(_PIECE):
             writer.write(piece)

@@ -1,6 +1,7 @@
-"""The control group of all processes of a command, where systemd has delegated a subtree to the server.
+"""Control groups for commands, which are available if systemd has delegated a subtree to the server.
 
-`Delegate=memory pids` in the server's unit delegates it. Nothing outside the subtree is touched, even as root.
+The group of a command contains all its processes. `Delegate=memory pids` in the server's systemd unit delegates a
+subtree. Nothing outside it is changed, even if the server runs as root.
 """
 
 import contextlib
@@ -18,7 +19,7 @@ from governance.toolbox.resource_limits import ResourceLimits
 logger = logging.getLogger(__name__)
 
 _MOUNT = Path("/sys/fs/cgroup")
-_SERVER = "server"  # the server's own group, because a group with subgroups may hold no process
+_SERVER = "server"  # the subgroup of the server itself, because a group with subgroups may not contain processes
 _NEEDED = ("memory", "pids")
 _MARK = "user.delegate"  # an attribute with which systemd (251 or newer) marks a delegated group
 _ENTER = 'echo $$ >"$0" && exec "$@"'
@@ -32,8 +33,9 @@ _opening = threading.Lock()
 
 @functools.cache
 def find_group() -> str:
-    """Return the path of the parent for commands' groups, or an empty text. Prepares it once per process, so call it
-    in a thread.
+    """Return the path of the group that can contain the groups of commands, or an empty string if there is none.
+
+    The first call in a process prepares the group, so call this in a thread.
     """
     try:
         own_group = _own_group()
@@ -50,7 +52,7 @@ def find_group() -> str:
 
 
 def open_group(limits: ResourceLimits) -> "CommandGroup | None":
-    """Make a group for a command where that is possible; blocks, so call it in a thread."""
+    """Create a control group for a command, or return `None` if that is not possible. Call this in a thread."""
     if not limits.group:
         return None
     try:
@@ -65,7 +67,7 @@ def open_group(limits: ResourceLimits) -> "CommandGroup | None":
 
 
 class CommandGroup:
-    """The group of one command, made below the server's. Raises `OSError` if that cannot be done."""
+    """The control group of one command. The constructor creates it, and raises `OSError` if that is not possible."""
 
     def __init__(self, limits: ResourceLimits) -> None:
         self.path = Path(limits.group, f"{_COMMAND}-{os.getpid()}-{uuid.uuid4().hex}")
@@ -81,11 +83,11 @@ class CommandGroup:
                     (self.path / name).write_text(str(value))
 
     def wrap(self, arguments: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the command line that enters the group, then runs `arguments`."""
+        """Return the command line that enters the group and then runs `arguments`."""
         return ("/bin/sh", "-c", _ENTER, str(self.path / "cgroup.procs"), *arguments)
 
     def close(self) -> str:
-        """Kill the rest of the group and remove it. Return the names of the limits that were reached; may be empty."""
+        """Kill the remaining processes and remove the group. Return the names of the limits that were reached."""
         reached = " and ".join(
             word for file, key, word in _EVENTS if _read_event(self.path / file, key)
         )
@@ -116,13 +118,13 @@ def _prepare(own: Path) -> None:
 
 
 def _remove_left(own: Path) -> None:
-    """Remove leftover groups: of calls that were cancelled while a group was made, and of servers that were killed."""
+    """Remove the groups of calls that were cancelled while theirs was created, and of servers that were killed."""
     open_paths = {group.path for group in _open}
     for path in own.glob(f"{_COMMAND}-[0-9]*-*"):
         pid = path.name.split("-")[1]
         is_others = pid != str(os.getpid()) and Path("/proc", pid).exists()
         if path not in open_paths and not is_others and not _is_removed(path):
-            _kill(path)  # the next one removes it
+            _kill(path)  # the next call of this function removes it
 
 
 def _kill(path: Path) -> None:
@@ -135,7 +137,7 @@ def _is_removed(path: Path) -> bool:
         path.rmdir()
     except FileNotFoundError:
         return True
-    except OSError:  # still busy
+    except OSError:  # it still contains processes
         return False
     return True
 

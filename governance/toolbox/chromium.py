@@ -1,6 +1,7 @@
-"""Finds an installed Chromium, starts it so that it cannot bypass our proxy, and ends it with all its processes.
+"""Find an installed Chromium, start it so that it cannot bypass its pages' proxies, and end it with all its processes.
 
-It is never downloaded. Playwright, an extra of this package, controls it and is imported only when it is needed.
+Chromium is never downloaded. It is controlled by Playwright, which comes with the `browser` extra of this package and
+is imported only when it is needed.
 """
 
 import asyncio
@@ -34,13 +35,13 @@ NOT_INSTALLED = (
 )
 _TAG = "TURNKEEPER_BROWSER"
 _ARGUMENTS = (
-    # Names are resolved behind the proxy; nothing bypasses it, not even WebRTC or QUIC.
+    # The proxy resolves all names, and nothing bypasses the proxy, not even WebRTC or QUIC.
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
     "--webrtc-ip-handling-policy=disable_non_proxied_udp",
     "--disable-quic",
     "--disable-gpu",
 )
-# The messages of Playwright and Chromium for an aborted navigation, at its different stages.
+# The messages of Playwright and Chromium at the different stages of an aborted navigation.
 _CHANGING = re.compile(
     "context was destroyed|Cannot find (default execution )?context|target navigated or closed|by another navigation|"
     "frame (was|got) detached",
@@ -65,7 +66,7 @@ def find_program(settings: ToolboxSettings) -> str | None:
 
 
 def uses_own_sandbox(settings: ToolboxSettings) -> bool:
-    """Whether Chromium should use its own sandbox, which does not work for root."""
+    """Return whether Chromium should use its own sandbox, which does not work for root."""
     if settings.browser_sandbox is BrowserSandbox.AUTO:
         return os.geteuid() != 0
     return settings.browser_sandbox is BrowserSandbox.ON
@@ -73,8 +74,9 @@ def uses_own_sandbox(settings: ToolboxSettings) -> bool:
 
 @asynccontextmanager
 async def launched(playwright: ModuleType, settings: ToolboxSettings) -> AsyncIterator["Browser"]:
-    """Yield a running Chromium; at exit all its processes have ended. Raise `ToolFailed` if it is missing or does not
-    start.
+    """Yield a running Chromium, and end all its processes at exit.
+
+    Raise `ToolFailed` if Chromium is not installed or does not start.
     """
     tag, within = uuid.uuid4().hex, settings.browser_close_timeout
     home = Path(await run_in_thread(tempfile.mkdtemp, prefix="turnkeeper-browser-"))
@@ -97,9 +99,7 @@ async def launched(playwright: ModuleType, settings: ToolboxSettings) -> AsyncIt
 async def _driven(
     playwright: ModuleType, *, tag: str, within: float
 ) -> AsyncIterator["Playwright"]:
-    """Yield Playwright with its driver, which starts browsers; at exit the driver and all tagged processes have
-    ended.
-    """
+    """Yield Playwright with its driver, which starts browsers. At exit, end the driver and all tagged processes."""
     manager = playwright.async_playwright()
     starting = asyncio.create_task(manager.start(), name="start of the browser's driver")
     try:
@@ -107,7 +107,8 @@ async def _driven(
     finally:
         try:
             await asyncio.wait({starting}, timeout=within)
-            # The driver would wait for a browser that hangs, and be killed before its cleanup.
+            # End the browser first, because the driver would wait for a browser that hangs, and be killed before it
+            # has cleaned up.
             await kill_tagged_processes(f"{_TAG}={tag}")
             with suppress(TimeoutError):
                 async with asyncio.timeout(within):
@@ -153,7 +154,7 @@ async def _launch(
             args=_ARGUMENTS,
             chromium_sandbox=uses_own_sandbox(settings),
             timeout=settings.browser_start_timeout * 1000,
-            # The server decides when it ends.
+            # The server, not a signal, decides when the browser ends.
             handle_sigint=False,
             handle_sigterm=False,
             handle_sighup=False,
@@ -177,12 +178,12 @@ def _environment(home: Path, tag: str) -> dict[str, str | float | bool]:
 
 
 def is_navigating(error: Exception) -> bool:
-    """Whether the action failed because the page navigated by itself."""
+    """Return whether the action failed because the page navigated by itself."""
     return _CHANGING.search(str(error)) is not None
 
 
 def explain(error: Exception, playwright: ModuleType, *, problems: dict[str, str]) -> str:
-    """Return a sentence for the model; the library's own text stays on the server."""
+    """Return a sentence for the model that does not contain the library's own message."""
     text = str(error)
     if isinstance(error, playwright.TimeoutError):
         return (

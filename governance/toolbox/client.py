@@ -1,7 +1,7 @@
 """An HTTP client that connects only to checked addresses.
 
-It connects to the address that it has checked, also after every redirect. A name that later resolves to another address
-(DNS rebinding) therefore has no effect.
+For every request, including those after redirects, it resolves the host, checks the addresses, and connects to one of
+them. A name that resolves to another address later (DNS rebinding) therefore has no effect.
 """
 
 import ssl
@@ -28,7 +28,7 @@ _ACCEPT = "text/html, application/json, text/*;q=0.9, application/xml;q=0.8, */*
 
 
 class ServerRefused(ToolFailed):
-    """A server answered with an error status."""
+    """The server responded with an error status."""
 
     def __init__(self, sentence: str, *, status: int) -> None:
         super().__init__(sentence)
@@ -36,7 +36,7 @@ class ServerRefused(ToolFailed):
 
 
 class Authorities:
-    """The trusted TLS authorities, read from the disk once, at the first use."""
+    """The trusted certificate authorities, which are loaded from disk once, on first use."""
 
     def __init__(self) -> None:
         self._tls: ssl.SSLContext | None = None
@@ -48,7 +48,10 @@ class Authorities:
 
 
 class WebClient:
-    """Sends requests on behalf of one call. `trusted` is a server that the administrator chose; its address may be private."""
+    """An HTTP client that sends requests on behalf of one call.
+
+    `trusted` is the URL of a server that the administrator chose, so its address may be private.
+    """
 
     def __init__(
         self,
@@ -64,12 +67,12 @@ class WebClient:
         self._trusted = _origin(parse(trusted)) if trusted else None
 
     async def fetch(self, url: httpx.URL, *, headers: Mapping[str, str] | None = None) -> HttpBody:
-        """Return the body at the address, after redirects.
+        """Fetch the URL, follow redirects, and return the body of the response.
 
         Raises:
-            ServerRefused: the server answered with an error status.
-            Unreachable: the address does not answer, or its answer cannot be read.
-            ToolFailed: the address is not allowed, or the response is not text.
+            ServerRefused: the server responded with an error status.
+            Unreachable: the host does not exist or does not respond, or its response cannot be read.
+            ToolFailed: the address is not allowed, there are too many redirects, or the response is not text.
         """
         try:
             async with self._open(headers or {}) as client:
@@ -107,7 +110,7 @@ class WebClient:
         raise ToolFailed(f"The address redirects more than {settings.web_max_redirects} times.")
 
     async def _ask(self, client: httpx.AsyncClient, url: httpx.URL) -> HttpBody | httpx.URL:
-        """Return the body, or the target of a redirect."""
+        """Request the URL. Return the body of the response, or the target of a redirect."""
         async with client.stream("GET", url) as response:
             if response.next_request is not None:
                 return response.next_request.url
@@ -120,7 +123,7 @@ class WebClient:
 
 
 class CheckedTransport(httpx.AsyncBaseTransport):
-    """Resolves the host itself, and connects to an address that was checked and to no other."""
+    """A transport that resolves each host itself, and connects only to addresses that it has checked."""
 
     def __init__(
         self,
@@ -131,12 +134,13 @@ class CheckedTransport(httpx.AsyncBaseTransport):
     ) -> None:
         self._settings = settings
         self._trusted = trusted
-        # A kept connection would be reused for another host at the same address, with an unchecked certificate.
+        # Keep no idle connections, because one could be reused for another host at the same address without a check of
+        # that host's certificate.
         limits = httpx.Limits(max_keepalive_connections=0)
         self._transport = httpx.AsyncHTTPTransport(verify=tls, limits=limits, trust_env=False)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send the request to the first address of its host that answers."""
+        """Send the request to the first address of its host that accepts a connection."""
         url = request.url
         settings = self._settings
         if _origin(url) == self._trusted:
@@ -155,7 +159,7 @@ class CheckedTransport(httpx.AsyncBaseTransport):
 
 
 def parse(url: str) -> httpx.URL:
-    """Return the parsed address. Raise `ToolFailed` if it is not a web address."""
+    """Parse a URL. Raise `ToolFailed` if it is invalid, or if requests to it are not allowed."""
     try:
         return check(httpx.URL(url.strip()))
     except (httpx.InvalidURL, ValueError):
@@ -163,7 +167,7 @@ def parse(url: str) -> httpx.URL:
 
 
 def check(url: httpx.URL) -> httpx.URL:
-    """Return the parsed address. Raise `ToolFailed` if requests to it are not allowed."""
+    """Return the URL unchanged. Raise `ToolFailed` if requests to it are not allowed."""
     if url.scheme not in {"http", "https"} or not url.host or len(str(url)) > _URL_LENGTH:
         raise ToolFailed("Only http:// and https:// addresses can be fetched.")
     if url.port is not None and url.port > _LAST_PORT:
@@ -186,7 +190,7 @@ def _describe(response: httpx.Response) -> str:
 
 
 def _explain(error: httpx.HTTPError, *, settings: ToolboxSettings) -> str:
-    """Return a sentence for the model; the library's own text stays in the log."""
+    """Return a sentence for the model that does not contain the library's own message."""
     if isinstance(error, httpx.ConnectTimeout):
         return f"The server did not accept a connection within {settings.web_connect_timeout:g} s."
     if isinstance(error, httpx.TimeoutException):

@@ -1,4 +1,4 @@
-"""Runs a program in its own process group, reads its output, and ends it and its children (C4)."""
+"""Run a program in its own process group, read its output, and end it together with its children (C4)."""
 
 import asyncio
 import errno
@@ -28,12 +28,13 @@ logger = logging.getLogger(__name__)
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _INFO_SIZE = 4096
 _TAG = "TURNKEEPER_CALL"
-_SIGNAL_BASE = 128  # how shells, and bubblewrap, report a death by a signal
+# If a signal ends the program, shells and bubblewrap exit with this plus its number.
+_SIGNAL_BASE = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """The description of a program to start. `identities` and `writes`: see `Sandbox.wrap`."""
+    """A program to start, with its environment and sandbox. `Sandbox.wrap` explains `identities` and `writes`."""
 
     arguments: tuple[str, ...]
     directory: Path
@@ -46,8 +47,10 @@ class Launch:
 
 
 class _Running:
-    """A started program. In a sandbox, bubblewrap reports the leader of the inner session on the pipe `report`; `tag`
-    marks all processes.
+    """A program that has been started.
+
+    In a sandbox, bubblewrap reports the leader of the inner session on the pipe `report`, and `tag` marks all processes
+    of the program.
     """
 
     def __init__(
@@ -64,7 +67,7 @@ class _Running:
         self._guard = guard
 
     def find_inner(self) -> int | None:
-        """Return the leader of the session inside the sandbox, if there is one and it is known yet."""
+        """Return the process id of the session leader in the sandbox, or `None` if it is not (yet) known."""
         if self._report is None:
             return None
         try:
@@ -73,7 +76,7 @@ class _Running:
             return None
 
     def close(self) -> None:
-        """Release its resources; background processes continue."""
+        """Release the guard and the pipe. Background processes continue to run."""
         if self._guard is not None:
             self._guard.cut(spare=True)
             self._guard = None
@@ -83,24 +86,24 @@ class _Running:
 
 
 def scrub(*, home: Path, variables: Sequence[str] = ()) -> dict[str, str]:
-    """Return a program's environment: only the named variables of the server's."""
+    """Return an environment for a program that contains only the named variables of the server, and fixed ones."""
     return {
         "PATH": SEARCH_PATH,
         "HOME": str(home),
         "LANG": "C.UTF-8",
         "TERM": "dumb",
-        "TMPDIR": "/tmp",  # noqa: S108 - only named; the program makes its own files there
+        "TMPDIR": "/tmp",  # noqa: S108 - the server itself creates no files there
     } | {name: os.environ[name] for name in variables if name in os.environ}
 
 
 async def run(
     launch: Launch, output: Output, *, context: ToolContext, settings: ToolboxSettings
 ) -> int:
-    """Run the program to its end and return its exit status; a cancel first ends its process group."""
+    """Run the program to its end and return its exit status. If cancelled, end its process group before raising."""
     running = await _start(launch, output)
     try:
         status = await wait_for_exit(running.process)
-        # A background child may hold the pipe forever, so this does not wait for its end.
+        # A background child may keep the pipe open forever, so wait only briefly for the end of the output.
         await output.drain(within=settings.exec_drain)
     except asyncio.CancelledError:
         output.flush()
@@ -114,7 +117,7 @@ async def run(
 
 
 def name_ending(status: int, *, sandbox: Sandbox) -> str:
-    """Return a phrase on how a failed program ended."""
+    """Return a phrase that says how a failed program ended."""
     if status < 0:
         return f"by the signal {_name_signal(-status)}"
     words = f"with exit code {status}"
@@ -127,13 +130,13 @@ async def _end(running: _Running, *, context: ToolContext, grace: float) -> None
     try:
         inner = running.find_inner()
         if inner is not None:
-            # End the inner processes first, so that they get their grace, which the sandbox would not give them.
+            # End the inner processes first, because the sandbox would kill them without a grace period.
             await terminate_group(inner, grace=grace)
-        # The tag finds a process that a sandbox ended during its setup may leave behind.
+        # If the sandbox is ended during its setup, it may leave a process behind, which the tag finds.
         ending = await terminate_group(running.process, grace=grace, sweep_tag=running.tag)
     except (
         asyncio.CancelledError
-    ):  # for a second time: SIGKILL is sent, but the process is not reaped
+    ):  # a second cancel: SIGKILL has been sent, but the process has not been reaped
         with suppress(TimeoutError):
             async with asyncio.timeout(grace):
                 await wait_for_exit(running.process)
@@ -151,7 +154,7 @@ async def _start(launch: Launch, output: Output) -> _Running:
     arguments, environment, tag = _wrapped(launch, info_writer)
     guard = ShellGuard() if launch.sandbox.mode is Mode.NONE else None
     try:
-        process = subprocess.Popen(  # noqa: ASYNC220, S603 - takes a millisecond; running commands is the purpose
+        process = subprocess.Popen(  # noqa: ASYNC220, S603 - starting is quick, and running commands is the purpose
             arguments if guard is None else guard.wrap(arguments),
             stdin=subprocess.DEVNULL if guard is None else guard.input,
             stdout=writable,
@@ -181,7 +184,7 @@ async def _start(launch: Launch, output: Output) -> _Running:
 def _wrapped(
     launch: Launch, info_writer: int | None
 ) -> tuple[tuple[str, ...], Mapping[str, str], str | None]:
-    """Return the command in its sandbox, its environment, and the tag that marks its processes."""
+    """Return the (sandboxed) command line, its environment, and the tag that marks its processes in a sandbox."""
     arguments = launch.sandbox.wrap(
         launch.arguments,
         workspace=launch.workspace,
@@ -204,7 +207,7 @@ def _not_started(error: OSError | ValueError) -> ToolFailed:
 
 
 def _require(launch: Launch) -> None:
-    """Check beforehand for a problem that the guard's shell would report in its own words."""
+    """Raise `ToolFailed` if there is no such program, which the guard's shell would report in its own words."""
     if shutil.which(launch.arguments[0], path=launch.environment["PATH"]) is None:
         raise ToolFailed(f"The command could not be started: {os.strerror(errno.ENOENT)}.")
 

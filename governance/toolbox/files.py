@@ -1,4 +1,4 @@
-"""The file tools: read, write, edit and list text files inside the conversation's workspace (G1)."""
+"""The file tools, which read, write, edit and list files in the conversation's workspace (G1)."""
 
 import io
 import os
@@ -30,7 +30,7 @@ WorkspacePath = Annotated[
 
 
 def make_file_tools(settings: SettingsSource) -> tuple[Tool, ...]:
-    """Return the tools. They run in threads, because they are quick and harmless if abandoned (T7)."""
+    """Return the file tools. They run in threads, because they are fast, and harmless if they are abandoned (T7)."""
     files = Files(settings)
     return (
         make_tool(files.read_file, title="Read a file", timeout=_TIMEOUT),
@@ -52,7 +52,7 @@ def make_file_tools(settings: SettingsSource) -> tuple[Tool, ...]:
 
 
 class Files:
-    """Reads and writes files according to the current settings."""
+    """The file tools, which read the current settings for each call."""
 
     def __init__(self, settings: SettingsSource) -> None:
         self._settings = settings
@@ -64,12 +64,12 @@ class Files:
         offset: Annotated[int, Field(ge=0, description="Lines to skip.")] = 0,
         limit: Annotated[int, Field(ge=1, description="Lines to return at most.")] = _LINES,
     ) -> str:
-        """Read a text file, or a part of it by lines."""
+        """Read a text file, or a range of its lines."""
         settings = self._settings()
         workspace = find_workspace(context, settings)
         with explained(path), open_for_reading(workspace, path) as binary:
             refuse_binary(binary, path)
-            # Only \n ends a line, so that the model sees the text that edit_file compares.
+            # Only \n ends a line here, so that the model sees exactly the text that edit_file compares.
             stream = io.TextIOWrapper(binary, encoding="utf-8", newline="\n")
             try:
                 text = read_window(
@@ -80,7 +80,7 @@ class Files:
         return ExactText(text)
 
     def list_files(self, context: ToolContext, path: WorkspacePath = ".") -> str:
-        """List a directory: directories end with "/", symbolic links with "@", files show their size in bytes."""
+        """List a directory: directories end with "/", symbolic links with "@", and files show their size in bytes."""
         settings = self._settings()
         workspace = find_workspace(context, settings)
         parts = workspace.locate(path)
@@ -97,7 +97,7 @@ class Files:
         path: WorkspacePath,
         content: Annotated[str, Field(description="The whole new text of the file.")],
     ) -> str:
-        """Write a text file, in place of an existing one; missing directories are made."""
+        """Write a text file, and replace it if it exists. Missing directories are created."""
         settings = self._settings()
         existed = write_text(
             find_workspace(context, settings),
@@ -118,12 +118,12 @@ class Files:
         *,
         replace_all: Annotated[bool, Field(description="Replace every occurrence.")] = False,
     ) -> str:
-        """Replace a text that occurs exactly once in a file, or with `replace_all` every occurrence."""
+        """Replace text that occurs exactly once in a file, or, with `replace_all`, every occurrence of it."""
         settings = self._settings()
         workspace = find_workspace(context, settings)
         text = read_whole(workspace, path, settings=settings)
         if "\r\n" in text and "\r" not in old:
-            # A model writes \n; the file keeps its own line ends.
+            # Models write \n, but the file has to keep its own line endings.
             old, new = old.replace("\n", "\r\n"), new.replace("\r\n", "\n").replace("\n", "\r\n")
         count = text.count(old)
         _check_edit(path, count, same=old == new, replace_all=replace_all)

@@ -1,8 +1,8 @@
-"""The git tools: what has changed, what was done, and a commit, in a repository of the workspace (G1).
+"""The git tools, which show changes and history, and make commits, in a repository of the workspace (G1).
 
-Agents may write the configuration, hooks and filters that git obeys. Therefore git runs in the sandbox of commands,
-without a network, and the tools are disabled if there is no sandbox. The tools that only read get a read-only
-workspace.
+Agents can write the configuration, hooks and filters that git executes. Therefore git runs in the sandbox for commands,
+without a network, and the tools are disabled if there is no sandbox. For the tools that only read, the workspace is
+read-only.
 """
 
 import functools
@@ -61,7 +61,7 @@ Paths = Annotated[
 
 
 def make_git_tools(settings: SettingsSource) -> tuple[Tool, ...]:
-    """Return the tools. They never overlap with a call that changes files, because such calls run alone (P2)."""
+    """Return the git tools. They never overlap with a call that changes files, because such calls run alone (P2)."""
     tools = GitTools(settings)
     make = functools.partial(make_tool, timeout=_TIMEOUT, off=lambda: "" if tools.can_run else _OFF)
     return (
@@ -78,18 +78,18 @@ def make_git_tools(settings: SettingsSource) -> tuple[Tool, ...]:
 
 
 class GitTools:
-    """Works on repositories according to the current settings."""
+    """The git tools, which read the current settings for each call."""
 
     def __init__(self, settings: SettingsSource) -> None:
         self._settings = settings
 
     @property
     def can_run(self) -> bool:
-        """Whether there is a sandbox. The first call in a process blocks, so make it in a thread."""
+        """Whether there is a sandbox. The first access in a process blocks, so do it in a thread."""
         return _has_sandbox(self._settings().exec_sandbox)
 
     async def git_status(self, context: ToolContext, directory: Directory = ".") -> str:
-        """Show the branch and the files that are changed, staged or not tracked."""
+        """Show the current branch, and the changed, staged and untracked files."""
         return await self._git(
             context, directory, "status", "--short", "--branch", "--untracked-files=all"
         )
@@ -105,7 +105,7 @@ class GitTools:
         *,
         staged: Annotated[bool, Field(description="Show what is staged.")] = False,
     ) -> str:
-        """Show changes line by line: of the files, of what is staged, or between commits."""
+        """Show changes line by line: in the working files, in what is staged, or between commits."""
         cached = ("--cached",) if staged else ()
         compared = _revision(revision)
         output = await self._git(
@@ -123,7 +123,7 @@ class GitTools:
         ] = "",
         limit: Annotated[int, Field(ge=1, le=200, description="Commits to show.")] = 20,
     ) -> str:
-        """Show commits, the newest first: number, author, date and message."""
+        """Show commits, newest first, each with its hash, author, date and message."""
         options = ("--no-color", "--no-show-signature", "--no-mailmap", "--date=iso-strict")
         return await self._git(
             context,
@@ -143,7 +143,7 @@ class GitTools:
             bool, Field(description="Create the repository first, if there is none.")
         ] = False,
     ) -> str:
-        """Commit the changes of the given paths, or every change, new files included. Nothing is pushed anywhere."""
+        """Commit all changes, or only those in the given paths, including new files. Nothing is pushed anywhere."""
         if not message.strip():
             raise ToolFailed("The message is empty. Say what the commit does, and why.")
         settings = self._settings()
@@ -216,7 +216,7 @@ def _prepare(
         environment={
             **scrub(home=workspace.root),
             **_ENVIRONMENT,
-            # A workspace may lie in the server's own checkout.
+            # A workspace may be inside the server's own checkout, whose repository git must not find.
             "GIT_CEILING_DIRECTORIES": str(workspace.root.parent),
             "GIT_AUTHOR_NAME": name or address,
             "GIT_AUTHOR_EMAIL": address,

@@ -1,4 +1,4 @@
-"""The body of an HTTP answer, read up to a limit that also applies to the decompressed bytes."""
+"""The body of an HTTP response, which is read up to a limit on its decompressed size."""
 
 import asyncio
 import re
@@ -15,13 +15,13 @@ from governance.toolbox.workspace import shown
 
 _REPORT_INTERVAL = 0.2
 _SNIFF = 2048
-_GZIP = 31  # zlib's window size that expects a gzip header
+_GZIP = 31  # the window size that makes zlib expect a gzip header
 _TEXTUAL = re.compile(
     r"text/.+|application/(json|xml|javascript|ecmascript|x-ndjson|yaml|x-yaml|toml|sql|x-sh)|[^/]+/.+\+(json|xml|yaml)"
 )
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
 _META_CHARSET = re.compile(rb"<meta[^>]{0,200}charset=[\"']?([\w-]{1,40})", re.IGNORECASE)
-# Python also has codecs that are no character sets, and some that take very long.
+# Only these are accepted, because some of Python's codecs are not character sets, and some are very slow.
 _CHARSET = re.compile(
     r"utf-?8|utf-?16([lb]e)?|(us-)?ascii|latin-?1|iso-?8859-\d+|windows-\d+|cp\d+|koi8-[ru]|shift[-_]jis|euc-(jp|kr)"
     r"|gb2312|gbk|gb18030|big5|iso-2022-jp",
@@ -31,7 +31,7 @@ _CHARSET = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpBody:
-    """A body and its address. `is_whole` is False if the limit cut it."""
+    """A response body and the URL that it came from. `is_whole` is `False` if the body was cut at the limit."""
 
     url: str
     status: int
@@ -42,12 +42,12 @@ class HttpBody:
 
     @property
     def size(self) -> int:
-        """The number of bytes, decompressed."""
+        """The number of bytes after decompression."""
         return len(self.content)
 
     @property
     def is_text(self) -> bool:
-        """Whether the body is text: it has a textual type, or neither a type nor binary content."""
+        """Whether the body is text: its media type is textual, or it has no type and no NUL byte near its start."""
         if self.media_type:
             return _TEXTUAL.fullmatch(self.media_type) is not None
         return b"\0" not in self.content[:_SNIFF]
@@ -57,7 +57,7 @@ class HttpBody:
         return self.media_type in _HTML
 
     def decode(self) -> str:
-        """Return the text; invalid bytes become U+FFFD."""
+        """Return the body as text, in which U+FFFD replaces invalid bytes."""
         match = _META_CHARSET.search(self.content[:_SNIFF]) if self.is_html else None
         charset = self.charset or (match[1].decode("ascii") if match else "")
         try:
@@ -71,11 +71,11 @@ class HttpBody:
 class _Decoder(Protocol):
     @property
     def has_ended(self) -> bool:
-        """Whether the compressed body has ended; later bytes are ignored."""
+        """Whether the compressed body has ended, so that any further bytes are to be ignored."""
         ...
 
     def decode(self, data: bytes, *, room: int) -> bytes:
-        """Decompress the bytes, to at most `room` bytes."""
+        """Decompress the next bytes, and return at most `room` bytes."""
         ...
 
 
@@ -104,7 +104,10 @@ class _Gzip:
 
 
 async def read_body(response: httpx.Response, context: ToolContext, *, limit: int) -> HttpBody:
-    """Read the answer up to `limit` bytes, and report progress. Raise `ToolFailed` if it is not text."""
+    """Read up to `limit` bytes of the body, and report progress.
+
+    Raise `ToolFailed` if the response is successful but not text.
+    """
     media_type, _, parameters = response.headers.get("Content-Type", "").partition(";")
     charset = re.search(r"charset=[\"']?([\w.:-]{1,40})", parameters, re.IGNORECASE)
     media_type = shown(media_type.strip().lower())

@@ -1,4 +1,4 @@
-"""Decides which web hosts need a person's approval: a page's address can carry data away."""
+"""Decide which web hosts need a person's approval, because even the URL of a request can leak data to its host."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from governance.toolbox.workspace import shown
 
 
 def unknown_host_of(settings: SettingsSource) -> Callable[[Mapping[str, Any]], str]:
-    """Return a function that finds, in a call's `url`, the host to ask about; empty if none."""
+    """Return a function that returns the host of a call's `url` if it needs approval, and otherwise an empty string."""
 
     def unknown_host(call_input: Mapping[str, Any]) -> str:
         url = call_input.get("url")
@@ -25,12 +25,12 @@ def unknown_host_of(settings: SettingsSource) -> Callable[[Mapping[str, Any]], s
 
 
 def host_of(url: httpx.URL) -> str:
-    """Return the host in the form in which it is sent: a look-alike in another script becomes `xn--…`."""
+    """Return the host in its ASCII form, in which a look-alike name in another script becomes `xn--…`."""
     return url.raw_host.decode("ascii")
 
 
 def is_known(host: str, settings: ToolboxSettings) -> bool:
-    """Return whether a host needs no question: the setting is off, or the administrator listed the host."""
+    """Return whether a host needs no approval, because `web_ask_hosts` is off or the administrator listed the host."""
     if not host or not settings.web_ask_hosts:
         return True
     name = canonical(host)
@@ -38,14 +38,15 @@ def is_known(host: str, settings: ToolboxSettings) -> bool:
 
 
 def canonical(host: str) -> str:
-    """Return the name under which a host is asked about and remembered."""
+    """Return the name under which the approval of a host is requested and remembered."""
     name = host.lower().rstrip(".")
     bare = name.removeprefix("www.")
-    return bare if "." in bare else name  # www.me is an ordinary host, and "me" an ordinary word
+    # Keep "www.me" whole, because "me" alone is only a top-level domain.
+    return bare if "." in bare else name
 
 
 def refuse_unknown(host: str, settings: ToolboxSettings) -> None:
-    """Raise `ToolFailed` for a redirect to a host that no person approved."""
+    """Raise `ToolFailed` if a redirect, or a request of a page, leads to a host that needs approval."""
     if not is_known(host, settings):
         raise ToolFailed(
             f"This leads to the host {shown(host)!r}, which was not asked for. If it is needed, call the tool again with"

@@ -1,4 +1,4 @@
-"""A command's output: read from its pipe, reported in pieces of limited size, and kept in part."""
+"""The output of a command: read from a pipe, reported in pieces of limited size, and stored as an excerpt."""
 
 import asyncio
 import codecs
@@ -7,15 +7,16 @@ import os
 from governance.core.excerpts import Excerpt, last_lines
 from governance.core.tools import ToolContext
 
-_PIECE = 32_000  # characters of one report
-_BURST = 4_000_000  # bytes per interval; the full pipe slows down a command that prints faster
+_PIECE = 32_000  # maximum number of characters in one report
+# Bytes read per interval; a command that prints faster has to wait for its full pipe.
+_BURST = 4_000_000
 
 
 class Output(asyncio.Protocol):
-    """The reading end of a command's pipe.
+    """The read end of a command's pipe.
 
-    It joins pieces and reports them once per `interval`. After `detach` it still reads and discards the output while
-    the pipe is open, so that a background process does not die of a broken pipe.
+    It collects the output and reports it once per `interval` seconds. After `detach` it discards the output, but reads
+    on until the pipe is closed, so that a broken pipe does not kill a background process.
     """
 
     def __init__(self, context: ToolContext, *, limit: int, interval: float) -> None:
@@ -31,11 +32,11 @@ class Output(asyncio.Protocol):
 
     @property
     def text(self) -> str:
-        """The beginning and the end of the output."""
+        """The output, without its middle if it is longer than the limit."""
         return str(self._excerpt).rstrip("\n")
 
     async def open(self) -> int:
-        """Make the pipe and return its writing end, which the caller closes once the command has it."""
+        """Create the pipe and return its write end, which the caller closes once the command has inherited it."""
         readable, writable = os.pipe()
         pipe = os.fdopen(readable, "rb", buffering=0)
         try:
@@ -51,30 +52,30 @@ class Output(asyncio.Protocol):
             self._transport.close()
 
     def flush(self) -> None:
-        """Report the output since the last report."""
+        """Report the output that was received since the last report."""
         if self._context is None or not self._piece.total:
             return
         piece, self._piece = str(self._piece), Excerpt.within(_PIECE)
         self._context.progress(last_lines(piece, 1), output=piece)
 
     async def drain(self, *, within: float) -> None:
-        """Read to the end of the pipe, `within` seconds at most; then report."""
+        """Read until the pipe is closed, for at most `within` seconds, and then report the output."""
         self._next_interval()
         await asyncio.wait({self._ended}, timeout=within)
         self.flush()
 
     def detach(self) -> None:
-        """Detach from the call: later output is neither kept nor reported."""
+        """Detach from the call. Output that arrives later is neither stored nor reported."""
         self.flush()
         self._context = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Store the transport, with which reading can be paused."""
+        """Store the transport, which can pause reading."""
         assert isinstance(transport, asyncio.ReadTransport)  # noqa: S101 - for the type checker
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Add a piece of output, which the next report includes."""
+        """Add a piece of output to the next report."""
         self._add(self._decoder.decode(data))
         self._burst += len(data)
         if self._burst >= _BURST and self._transport is not None:
@@ -83,7 +84,7 @@ class Output(asyncio.Protocol):
             self._timer = asyncio.get_running_loop().call_later(self._interval, self._next_interval)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Record the end of the output: every process has closed the pipe."""
+        """Report the rest of the output and record its end, because every process has closed the pipe."""
         self._add(self._decoder.decode(b"", final=True))
         if self._timer is not None:
             self._timer.cancel()
@@ -94,7 +95,7 @@ class Output(asyncio.Protocol):
     def _add(self, text: str) -> None:
         if self._context is None:
             return
-        text = text.replace("\0", "\ufffd")  # PostgreSQL refuses NUL in text
+        text = text.replace("\0", "\ufffd")  # PostgreSQL does not accept NUL characters in text
         self._excerpt.add(text)
         self._piece.add(text)
 

@@ -1,5 +1,7 @@
-"""The quota of a workspace's size. Writes by the file tools and git are checked beforehand, those of a command
-afterwards. Only quotas of the file system can limit a command while it runs.
+"""The quota on the size of a workspace.
+
+Writes by the file tools and git are checked before they happen, and writes by a command after the command has ended.
+Only a quota of the file system can limit a command while it runs.
 """
 
 import math
@@ -15,10 +17,11 @@ from governance.core.exceptions import ToolFailed
 from governance.core.excerpts import spaced
 from governance.toolbox.settings import ToolboxSettings
 
-_FRESH = 30.0  # seconds for which a measurement is valid, because other processes also write
-_SOON = 0.3  # seconds that a command's end may take longer; the next write measures again
-_MOST = 1000  # the most cached measurements
-_BLOCK = 512  # bytes; the unit of `st_blocks`, on any file system
+# Seconds after which a measurement is outdated, because other processes may have written.
+_FRESH = 30.0
+_SOON = 0.3  # seconds by which a measurement may delay the end of a command; the next write measures again
+_MOST = 1000  # maximum number of cached measurements
+_BLOCK = 512  # bytes; the unit of `st_blocks` on every file system
 
 _lock = threading.Lock()
 _measured: dict[Path, tuple[int, float]] = {}
@@ -27,9 +30,10 @@ _measured: dict[Path, tuple[int, float]] = {}
 def require_room(
     root: Path, more: int, *, token: CancellationToken, settings: ToolboxSettings
 ) -> None:
-    """Reserve `more` bytes for a write. Raise `ToolFailed` if the workspace would become too large.
+    """Reserve `more` bytes for a write. Raise `ToolFailed` if the workspace would exceed its quota.
 
-    A write that needs no more space (`more` ≤ 0) is never refused. A cancelled call stops the measurement.
+    A write that needs no additional space (`more` ≤ 0) is never refused. If the call is cancelled, the measurement
+    stops.
     """
     if not settings.workspace_quota:
         return
@@ -43,7 +47,7 @@ def require_room(
 def measure(root: Path, settings: ToolboxSettings) -> str:
     """Drop the cached size of the workspace, and measure it again if that is quick.
 
-    Return a sentence if the workspace exceeds its quota, otherwise an empty text.
+    Return a sentence if the workspace exceeds its quota, and otherwise an empty string.
     """
     if not settings.workspace_quota:
         return ""
@@ -60,7 +64,7 @@ def measure(root: Path, settings: ToolboxSettings) -> str:
 
 
 def size_on_disk(status: os.stat_result) -> int:
-    """Return the bytes that a file takes on disk, which are fewer than its size if it has holes."""
+    """Return the number of bytes that a file occupies on disk, which is below its size if the file has holes."""
     return status.st_blocks * _BLOCK
 
 
@@ -88,9 +92,9 @@ def _keep(root: Path, used: int, at: float) -> None:
 
 
 def _used(root: Path, *, within: float, token: CancellationToken | None = None) -> int | None:
-    """Return the bytes on disk of everything below, at any depth, or None if measuring takes too long.
+    """Return the size on disk of everything below `root`, or `None` if measuring takes longer than `within` seconds.
 
-    A file with several names is counted once. Raise `OSError` if a directory was moved during the walk.
+    A file with several hard links is counted once. Raise `OSError` if a directory was moved during the walk.
     """
     used, inodes = 0, set()
     end = time.monotonic() + within

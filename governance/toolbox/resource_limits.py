@@ -1,22 +1,27 @@
-"""The resource limits of a command, set inside its sandbox, where the user's other processes are not counted."""
+"""The resource limits of a command.
+
+They are set inside the command's sandbox, where the other processes of the same user are not counted.
+"""
 
 import shutil
 import signal
 from dataclasses import dataclass
 
-_PROGRAM = "prlimit"  # of util-linux
-_SIGNAL_BASE = 128  # how shells, and bubblewrap, report a death by a signal
-_MORE_CPU = 5  # seconds between the signal that can be handled and SIGKILL
+_PROGRAM = "prlimit"  # part of util-linux
+# If a signal ends the program, shells and bubblewrap exit with this plus its number.
+_SIGNAL_BASE = 128
+_MORE_CPU = 5  # seconds of CPU time between SIGXCPU, which can be handled, and SIGKILL
 _XCPU, _XFSZ = signal.SIGXCPU, signal.SIGXFSZ
 SHARED_MEMORY = 64_000_000  # bytes of /dev/shm, as in most containers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceLimits:
-    """Bytes and seconds; 0 = no limit. Memory and CPU time are per process; `processes` includes threads.
+    """The resource limits of a command in bytes and seconds; 0 means no limit.
 
-    `program` sets them. Without it only `tmp_size` works, and only if bubblewrap `can_size`. In a control group
-    `group`, memory is limited for all processes together, including /tmp and cached files.
+    Memory and CPU time are limited for each process, and `processes` includes threads. The program `program` sets the
+    limits. Without it, only `tmp_size` has an effect, and only if bubblewrap can limit sizes (`can_size`). In the
+    control group `group`, memory is limited for all processes together, including /tmp and cached files.
     """
 
     processes: int = 0
@@ -29,7 +34,7 @@ class ResourceLimits:
     group: str = ""
 
     def wrap(self, arguments: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the command line that sets the limits, then runs `arguments`."""
+        """Return the command line that sets the limits and then runs `arguments`."""
         values = (
             ("nproc", self.processes, self.processes),
             ("data", self.memory, self.memory),
@@ -42,13 +47,13 @@ class ResourceLimits:
         )
 
     def mount(self, path: str, size: int) -> tuple[str, ...]:
-        """Return bubblewrap's options for a directory in memory of at most `size` bytes."""
+        """Return bubblewrap's options for a directory that is kept in memory and limited to `size` bytes."""
         sized = ("--size", str(size)) if size and self.can_size else ()
         return (*sized, "--tmpfs", path)
 
     @property
     def description(self) -> str:
-        """The effective limits as text for people and models; empty if there are none."""
+        """The effective limits as text for people and models, which is empty if there are none."""
         parts = [f"/tmp {_bytes(self.tmp_size)}"] if self.tmp_size and self.can_size else []  # noqa: S108
         if self.program:
             parts = [
@@ -67,7 +72,7 @@ class ResourceLimits:
         return ", ".join(parts)
 
     def explain(self, status: int, text: str) -> str:
-        """Return a sentence if this exit status and output suggest that a limit was hit; else nothing."""
+        """Return a sentence if the exit status and output suggest that a limit was reached, else an empty string."""
         is_likely = any(
             limit and (status == _SIGNAL_BASE + number or any(sign in text for sign in signs))
             for limit, number, signs in (
@@ -86,7 +91,7 @@ class ResourceLimits:
 
 
 def find_limiter() -> str:
-    """Return the path of the program that sets limits; empty without one."""
+    """Return the path of the program that sets limits, or an empty string if it is not installed."""
     return shutil.which(_PROGRAM) or ""
 
 

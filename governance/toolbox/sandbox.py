@@ -1,8 +1,8 @@
-"""The sandbox of commands: bubblewrap, if it is installed and works.
+"""The sandbox for commands, which uses bubblewrap if it is installed and works.
 
-Inside, only the workspace is writable. The system's software is read-only, `/tmp` is private, and the process table
-shows nothing of the server. There is no network unless a setting allows it. Resources are limited. Everything that a
-command starts ends with it, and with the server.
+Inside the sandbox, a command can write only to the workspace and to a private `/tmp`. It can read the system's
+software, but cannot see the server's processes. There is no network unless a setting allows it, and resources are
+limited. Everything that a command starts ends when the command or the server ends.
 """
 
 import functools
@@ -24,8 +24,8 @@ _PROGRAM = "bwrap"
 _PROBE_TIMEOUT = 5.0
 _FLAGS = (
     # The server already starts each command in its own session, without a terminal. This inner session separates the
-    # command from the sandbox around it, so that signals reach only the command. If the sandbox got the signal, it would
-    # end the command without a grace.
+    # command from the sandbox around it, so that signals reach only the command. If the sandbox received a signal, it
+    # would end the command without a grace period.
     "--new-session",
     "--die-with-parent",
     "--unshare-pid",
@@ -35,12 +35,13 @@ _FLAGS = (
     "--cap-drop",
     "ALL",
 )
-# A command that cannot create user namespaces reaches less of the kernel. Bubblewrap before 0.8 and a bubblewrap that is
-# setuid root do not support this.
+# A command that cannot create user namespaces has access to less of the kernel. Bubblewrap before 0.8, and a bubblewrap
+# that is setuid root, do not support this.
 _USER_NAMESPACE = ("--unshare-user", "--disable-userns")
 _OLD_USER_NAMESPACE = ("--unshare-user-try",)
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
-# Not all of /etc, which may contain files that only the server's user may read (private keys, passwords of services).
+# Only these parts of /etc are visible, because it may contain files that only the server's user should read (private
+# keys, passwords of services).
 _ETC = (
     "alternatives",
     "bash.bashrc",
@@ -82,7 +83,7 @@ exec "$@"
 
 
 class Mode(StrEnum):
-    """How commands are isolated."""
+    """The isolation of commands."""
 
     BWRAP = "bwrap"
     NONE = "none"
@@ -90,10 +91,11 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sandbox:
-    """The effective sandbox. `problem` explains why bubblewrap does not work although it was requested; with
-    `is_demanded`, no command runs without it.
+    """The effective sandbox of commands.
 
-    `is_roots`: the server runs as root, so a flaw of the system's isolation is a flaw of the sandbox.
+    `problem` explains why bubblewrap does not work although the settings request it. If `is_demanded` is true, no
+    command runs without bubblewrap. If `is_roots` is true, the server runs as root, so a command that escaped from the
+    sandbox would be root.
     """
 
     mode: Mode
@@ -103,7 +105,8 @@ class Sandbox:
     problem: str = ""
     is_demanded: bool = False
     is_roots: bool = False
-    can_disable_userns: bool = True  # inside the sandbox
+    # Whether programs in the sandbox can be kept from creating user namespaces.
+    can_disable_userns: bool = True
     limits: ResourceLimits = field(default_factory=ResourceLimits)
 
     @property
@@ -114,7 +117,7 @@ class Sandbox:
 
     @property
     def is_missing(self) -> bool:
-        """Whether no command may run, because the required sandbox does not work."""
+        """Whether commands are refused because the required sandbox does not work."""
         return self.is_demanded and self.mode is Mode.NONE
 
     @property
@@ -133,11 +136,11 @@ class Sandbox:
         identities: Mapping[Path, str] | None = None,
         writes: bool = True,
     ) -> tuple[str, ...]:
-        """Return the command line that runs `arguments` in the sandbox; unchanged without one.
+        """Return the command line that runs `arguments` in the sandbox, or `arguments` if there is no sandbox.
 
-        Without `writes` the workspace is also read-only. Bubblewrap finds directories by path, and a link may have
-        replaced one. Therefore the command runs only if the directories inside are the intended ones: `identities` has
-        the device and inode of each.
+        If `writes` is false, the workspace is read-only too. Bubblewrap finds directories by their paths, and a link
+        may have replaced one of them. Therefore the command runs only if the directories in the sandbox are the
+        intended ones: `identities` maps the path of each directory to its device and inode.
         """
         if self.mode is Mode.NONE:
             return arguments
@@ -164,24 +167,27 @@ class Sandbox:
 
     @property
     def prefix(self) -> tuple[str, ...]:
-        """The start of the command line, without the workspace."""
+        """The start of bubblewrap's command line, without the options for the workspace."""
         visible_paths = (*_SYSTEM, *(f"/etc/{name}" for name in _ETC), *self.readable)
         return (
             self.program,
             *_FLAGS,
             *(_USER_NAMESPACE if self.can_disable_userns else _OLD_USER_NAMESPACE),
             *(() if self.network else ("--unshare-net",)),
-            # Read-only as a whole, because root could otherwise write the kernel's settings below /proc/sys.
+            # All of /proc is read-only, because root could otherwise write the kernel's settings in /proc/sys.
             *("--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev"),
-            *self.limits.mount("/dev/shm", SHARED_MEMORY),  # noqa: S108 - its own
+            *self.limits.mount("/dev/shm", SHARED_MEMORY),  # noqa: S108 - private to the sandbox
             *("--remount-ro", "/dev"),
-            *self.limits.mount("/tmp", self.limits.tmp_size),  # noqa: S108 - its own
+            *self.limits.mount("/tmp", self.limits.tmp_size),  # noqa: S108 - private to the sandbox
             *(part for path in visible_paths for part in ("--ro-bind-try", path, path)),
         )
 
 
 def find_sandbox(settings: ToolboxSettings) -> Sandbox:
-    """Return the effective sandbox. Starts bubblewrap once per process to test it, so call it in a thread."""
+    """Return the effective sandbox.
+
+    The first call with given settings starts bubblewrap to test it, so call this in a thread.
+    """
     if settings.exec_sandbox is SandboxChoice.NONE:
         return Sandbox(mode=Mode.NONE)
     is_demanded = settings.exec_sandbox is SandboxChoice.BWRAP
@@ -200,26 +206,27 @@ def find_sandbox(settings: ToolboxSettings) -> Sandbox:
     )
     problem = _try(sandbox)
     if problem and _try(sandbox := replace(sandbox, can_disable_userns=False)):
-        # possibly an older version, which does not support sizes either
+        # This may be an older version of bubblewrap, which cannot limit sizes either.
         sandbox = replace(sandbox, limits=replace(sandbox.limits, can_size=False))
         return without(problem=problem) if _try(sandbox) else sandbox
     return sandbox
 
 
 def sandboxed(arguments: tuple[str, ...], *, readable: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the command line that runs a program of ours in the sandbox; unchanged if no sandbox works.
+    """Return the command line that runs one of the server's programs in the sandbox, or `arguments` if none works.
 
-    It has no network, can write only to its own `/tmp`, and can read the system's software and `readable`. The settings
-    of commands do not affect it. Call it in a thread, like `find_sandbox`.
+    The program has no network, can write only to its own `/tmp`, and can read only the system's software and
+    `readable`. The settings for commands do not affect it. Call this in a thread, because it may start bubblewrap to
+    test it.
 
-    Start it in its own session, and end its process group: if only bubblewrap is killed while it starts, it leaves a
-    child behind.
+    Start the program in its own session, and end it by ending its process group, because bubblewrap leaves a child
+    behind if only bubblewrap itself is killed during its start.
     """
     sandbox = find_sandbox(ToolboxSettings(exec_sandbox=SandboxChoice.AUTO))
     if sandbox.mode is Mode.NONE:
         return arguments
     sandbox = replace(sandbox, network=False, readable=readable, limits=ResourceLimits())
-    # Without an inner session, so that all processes stay in the group.
+    # Leave out the inner session, so that all processes stay in one process group.
     prefix = (word for word in sandbox.prefix if word != "--new-session")
     return (*prefix, "--remount-ro", "/", "--chdir", "/", "--", *arguments)
 
@@ -249,7 +256,7 @@ def require_sandbox(settings: ToolboxSettings) -> Sandbox:
 
 @functools.cache
 def find_gaps(sandbox: Sandbox) -> tuple[str, ...]:
-    """Return the names of the limits that have no effect here. Tries each one, so call it in a thread."""
+    """Return the names of the limits that have no effect on this machine. This blocks, so call it in a thread."""
     limits = sandbox.limits
     gaps: tuple[str, ...] = ()
     if limits.tmp_size and not limits.can_size:
@@ -280,7 +287,7 @@ def _is_stopped(sandbox: Sandbox, limits: ResourceLimits, script: str) -> bool:
 
 @functools.cache
 def _try(sandbox: Sandbox) -> str:
-    """Run a probe in the sandbox. Return why it fails, or an empty text."""
+    """Run a probe in the sandbox. Return the reason if it fails, and otherwise an empty string."""
     try:
         process = _run(sandbox, ResourceLimits(), ":")
     except subprocess.TimeoutExpired:
@@ -311,7 +318,7 @@ def _run(
 
 
 def read_child(status: bytes) -> int | None:
-    """Return the process id that leads the sandbox's session, from bubblewrap's status output."""
+    """Return the process id of the sandbox's session leader from bubblewrap's status output, or `None`."""
     try:
         child = json.loads(status)["child-pid"]
     except (ValueError, KeyError, TypeError):

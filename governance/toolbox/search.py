@@ -1,4 +1,4 @@
-"""The `web_search` tool: finds web pages about a question with a replaceable search engine (G1)."""
+"""The `web_search` tool, which finds web pages with a configurable search engine (G1)."""
 
 import logging
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ _UNREACHABLE = (
 
 
 class Search:
-    """Queries the search engine that is currently configured."""
+    """The `web_search` tool, which reads the current settings for each call."""
 
     def __init__(self, settings: SettingsSource) -> None:
         self._settings = settings
@@ -47,7 +47,7 @@ class Search:
         query: Annotated[str, Field(min_length=1, max_length=500, description="What to look for.")],
         max_results: Annotated[int, Field(ge=1, le=20, description="Results to return.")] = 8,
     ) -> str:
-        """Search the web and return titles, addresses and excerpts of pages; read one with web_fetch."""
+        """Search the web and return the titles, addresses and excerpts of pages. To read a page, use web_fetch."""
         settings = self._settings()
         provider = await run_in_thread(find_provider, settings.search_provider)
         client = WebClient(
@@ -67,7 +67,7 @@ class Search:
 
 
 def find_provider(name: str) -> SearchProvider:
-    """Return the provider of this name, or at this dotted path. Raise `ToolFailed` if there is none."""
+    """Return the search provider with this name or dotted path. Raise `ToolFailed` if there is none."""
     builtin = PROVIDERS.get(name)
     if builtin is not None:
         return builtin

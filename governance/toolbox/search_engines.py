@@ -1,6 +1,7 @@
-"""Search engines: how to query each, and how to parse its answer.
+"""Search providers, each of which queries a search engine and parses its response.
 
-A provider is an async function of a query. `web_search` looks it up by its name here, or by its dotted path.
+A provider is an async function that accepts a query. `web_search` looks it up by its name in `PROVIDERS`, or by its
+dotted path.
 """
 
 import json
@@ -18,7 +19,7 @@ from governance.toolbox.http_body import HttpBody
 from governance.toolbox.settings import SearchEngine
 
 _DUCKDUCKGO = "https://html.duckduckgo.com/html/"
-_CHALLENGE = 202  # the status with which DuckDuckGo answers suspected bots
+_CHALLENGE = 202  # the status with which DuckDuckGo responds to suspected bots
 _TOO_MANY = frozenset({403, 429})
 
 
@@ -30,22 +31,23 @@ class SearchResult:
 
 
 class SearchProvider(Protocol):
-    """Queries one search engine. `url` is GOVERNANCE_SEARCH_URL, empty for the engine's own address.
+    """A function that queries one search engine.
 
-    Raises `ToolFailed`, with a sentence for the model, if the engine cannot be reached or understood.
+    `url` is `GOVERNANCE_SEARCH_URL`; if it is empty, the provider uses the engine's own address. The function raises
+    `ToolFailed`, with a sentence for the model, if the engine cannot be reached or its response cannot be parsed.
     """
 
     async def __call__(
         self, query: str, *, limit: int, url: str, client: WebClient
     ) -> Sequence[SearchResult]:
-        """Return `limit` results at most, best first; none if nothing was found."""
+        """Return at most `limit` results, best first, or an empty sequence if nothing was found."""
         ...
 
 
 async def duckduckgo(
     query: str, *, limit: int, url: str, client: WebClient
 ) -> Sequence[SearchResult]:
-    """Query DuckDuckGo's page without scripts. It needs no key, but allows few queries per minute from one address."""
+    """Query DuckDuckGo's HTML page, which needs no key, but allows only a few queries per minute from one address."""
     body = await client.fetch(_with_query(url or _DUCKDUCKGO, q=query))
     if body.status == _CHALLENGE:
         raise ToolFailed(
@@ -61,7 +63,7 @@ async def duckduckgo(
 
 
 async def searxng(query: str, *, limit: int, url: str, client: WebClient) -> Sequence[SearchResult]:
-    """Query a SearXNG server in JSON (https://docs.searxng.org/dev/search_api.html)."""
+    """Query a SearXNG server through its JSON API (https://docs.searxng.org/dev/search_api.html)."""
     if not url:
         raise ToolFailed(
             "Searching is not set up: the search engine has no address. An administrator can set it: "
@@ -103,7 +105,7 @@ def _row(row: dict[str, Any]) -> SearchResult:
 
 
 class _DuckDuckGoPage(HTMLParser):
-    """Reads the results: a link of class `result__a`, then its text of class `result__snippet`."""
+    """A parser of results: a link of class `result__a`, followed by an excerpt of class `result__snippet`."""
 
     def __init__(self, url: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -116,7 +118,7 @@ class _DuckDuckGoPage(HTMLParser):
         self._target = ""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Begin a link or a snippet."""
+        """Begin to collect a link or an excerpt."""
         attributes = dict(attrs)
         classes = (attributes.get("class") or "").split()
         if "no-results" in classes:
@@ -140,13 +142,13 @@ class _DuckDuckGoPage(HTMLParser):
         self._reading = ""
 
     def handle_data(self, data: str) -> None:
-        """Collect the text of a link or snippet."""
+        """Collect the text of a link or an excerpt."""
         if self._reading:
             self._words.append(data)
 
 
 def _real_target(base: str, target: str) -> str:
-    """Return the page that a link of DuckDuckGo leads to; empty for advertisements and the like."""
+    """Return the URL that a link of DuckDuckGo leads to, or an empty string for an advertisement or an invalid link."""
     try:
         absolute = urljoin(base, target)
         parts = urlsplit(absolute)

@@ -1,4 +1,4 @@
-"""The settings of the built-in tools: an object that the host builds from its own settings."""
+"""The settings of the built-in tools, as an object that the host builds from its own settings."""
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
@@ -16,7 +16,7 @@ _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 
 
 class SandboxChoice(StrEnum):
-    """The isolation of commands: `auto` uses bubblewrap if it works, `bwrap` refuses to run commands without it."""
+    """The isolation of commands: `auto` uses bubblewrap if it works, and `bwrap` refuses to run commands without it."""
 
     AUTO = "auto"
     BWRAP = "bwrap"
@@ -24,7 +24,7 @@ class SandboxChoice(StrEnum):
 
 
 class BrowserSandbox(StrEnum):
-    """Whether Chromium uses its own sandbox: with `auto` it does unless the server runs as root, where it cannot."""
+    """The use of Chromium's own sandbox. With `auto`, it is used unless the server runs as root."""
 
     AUTO = "auto"
     ON = "on"
@@ -176,8 +176,8 @@ class ToolboxSettings:
     """Whether `web_fetch` and `browser` may reach private and loopback addresses (G1)."""
 
     web_ask_hosts: Annotated[bool, Setting("governance.E055")] = False
-    """Whether a person is [asked](../howto/approval.md#ask-before-a-new-host) before `web_fetch` or `browser`
-    reaches a host that no person has named (D1)."""
+    """Whether `web_fetch` and `browser` need [approval](../howto/approval.md#ask-before-a-new-host) before they connect
+    to a host that is new in the conversation (D1)."""
 
     web_known_hosts: Annotated[
         Sequence[str],
@@ -245,7 +245,7 @@ class ToolboxSettings:
     exec_drain: float = 0.1
     file_read_limit: int = 60_000
     list_limit: int = 1000
-    web_max_redirects: int = 5  # each target is checked like the first
+    web_max_redirects: int = 5  # each target is checked in the same way as the first URL
     web_user_agent: str = "django-turnkeeper"
     web_connect_timeout: float = 10.0
     web_read_timeout: float = 30.0

@@ -1,8 +1,8 @@
-"""The `exec` tool: one shell command in the conversation's workspace, ended with its whole process group (G1, C4).
+"""The `exec` tool, which runs a shell command in the conversation's workspace, in its own process group (G1, C4).
 
-In the sandbox a command can write only to the workspace. Without one it has the rights of the server's user: the
-scrubbed environment and the working directory only prevent accidents. Therefore a setting must enable the tool, and
-its description says whether there is a sandbox.
+In the sandbox, a command can write only to the workspace and to a private `/tmp`. Without a sandbox, a command has all
+rights of the server's user, because the reduced environment and the working directory only prevent accidents. Therefore
+the tool is disabled until a setting enables it, and its description says whether there is a sandbox.
 """
 
 import os
@@ -43,7 +43,7 @@ _REFUSED = "Now it runs nothing: this server demands a sandbox for commands, and
 
 
 def make_exec(settings: SettingsSource) -> Tool:
-    """Return the tool. The argument `timeout_ms` of a call is its limit (T3)."""
+    """Return the `exec` tool. The argument `timeout_ms` of a call is the limit that it requests (T3)."""
     shell = Shell(settings)
     return make_tool(
         shell.exec,
@@ -60,8 +60,9 @@ def make_exec(settings: SettingsSource) -> Tool:
 def describe(tool: Tool, sandbox: Sandbox) -> Tool:
     """Return the tool with a description of its isolation.
 
-    In a sandbox without a network, commands change only the workspace and need no approval (D1). If the server runs
-    as root, an administrator must confirm that the sandbox suffices. If the required sandbox is missing, the tool always refuses, so it needs no approval either.
+    In a sandbox without a network, commands can change only the workspace, so they need no approval (D1). If the server
+    runs as root, this applies only if an administrator has chosen the sandbox explicitly (`"bwrap"`). If the required
+    sandbox is missing, the tool refuses every call, so it needs no approval either.
     """
     docstring = tool.function.__doc__ or ""
     words, approval, question = _FREE, tool.approval, _ASKS_FREE
@@ -78,19 +79,19 @@ def describe(tool: Tool, sandbox: Sandbox) -> Tool:
 
 
 class Shell:
-    """Runs commands according to the current settings."""
+    """The `exec` tool, which reads the current settings for each call."""
 
     def __init__(self, settings: SettingsSource) -> None:
         self._settings = settings
 
     @property
     def is_enabled(self) -> bool:
-        """Whether commands may be run."""
+        """Whether the settings allow commands to run."""
         return self._settings().exec_enabled
 
     @property
     def sandbox(self) -> Sandbox:
-        """The effective sandbox; blocks, so call it in a thread."""
+        """The effective sandbox. Finding it blocks, so access this property in a thread."""
         return find_sandbox(self._settings())
 
     async def exec(
@@ -104,15 +105,15 @@ class Shell:
             str, Field(description="Where to run it, inside the workspace.")
         ] = ".",
     ) -> str:
-        """Run a shell command in the workspace and return what it printed (stdout and stderr together).
+        """Run a shell command in the workspace and return its output (stdout and stderr combined).
 
-        Input is empty. A command that is still running at its limit is ended with everything it started.
+        Standard input is empty. A command that reaches its time limit is ended, together with everything it started.
         """
         # The executor enforces `timeout_ms`, because the limit may change while the command runs (T9).
         settings = self._settings()
         if not settings.exec_enabled:
             raise ToolFailed(_OFF)
-        # In threads, because both access the disk.
+        # Both run in threads, because they access the disk.
         workspace = await run_in_thread(find_workspace, context, settings)
         launch = await run_in_thread(
             _prepare, workspace, settings=settings, command=command, directory=directory

@@ -1,4 +1,4 @@
-"""Text files of a workspace: read in full or in part, and replaced atomically."""
+"""Functions that read text files of a workspace, in full or in part, and replace them atomically."""
 
 import errno
 import io
@@ -18,13 +18,13 @@ from governance.toolbox.settings import ToolboxSettings
 from governance.toolbox.workspace import Workspace, explained, shown
 
 _SNIFF = 8192
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO must not block
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # opening a FIFO must not block
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @contextmanager
 def open_for_reading(workspace: Workspace, path: str) -> Iterator[io.BufferedReader]:
-    """Open the file for reading bytes. Raise `ToolFailed` if it is not a regular file."""
+    """Open a file of the workspace in binary mode. Raise `ToolFailed` if it is not a regular file."""
     parts = workspace.locate(path)
     if not parts:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
@@ -48,7 +48,7 @@ def _refuse_special(status: os.stat_result, path: str) -> None:
 
 
 def refuse_binary(binary: io.BufferedReader, path: str) -> None:
-    """Raise `ToolFailed` if the file's beginning is not text."""
+    """Raise `ToolFailed` if there is a NUL byte at the beginning of the file."""
     if b"\0" in binary.peek(_SNIFF)[:_SNIFF]:
         raise not_text(path)
 
@@ -59,7 +59,7 @@ def not_text(path: str) -> ToolFailed:
 
 
 def read_whole(workspace: Workspace, path: str, *, settings: ToolboxSettings) -> str:
-    """Return the file's text with its line ends unchanged."""
+    """Return the file's text with its line endings unchanged. Raise `ToolFailed` if it is too large or not text."""
     with explained(path), open_for_reading(workspace, path) as binary:
         content = binary.read(settings.file_max_bytes + 1)
     _refuse_large(len(content), path, settings=settings)
@@ -81,7 +81,7 @@ def _refuse_large(size: int, path: str, *, settings: ToolboxSettings) -> None:
 def read_window(
     stream: io.TextIOWrapper, context: ToolContext, *, offset: int, limit: int, room: int
 ) -> str:
-    """Return `limit` lines after `offset`, as far as they fit, and a note on where to continue."""
+    """Return up to `limit` lines after the line `offset`, as many as fit, with a note that says where to continue."""
     lines_read: list[str] = []
     first = offset + 1
     for number in itertools.count():
@@ -106,7 +106,10 @@ def read_window(
 
 
 def _read_line(stream: io.TextIOWrapper, *, room: int) -> tuple[str, bool]:
-    """Return the next line, cut at `room` characters, and whether it is complete. A line may be as long as a file."""
+    """Return the next line, cut at `room` characters, and whether it is complete.
+
+    The rest of a longer line is skipped in pieces, because a line can be as long as the file.
+    """
     size = max(room, 1)
     line = stream.readline(size + 1)
     if line.endswith("\n") or len(line) <= size:
@@ -124,7 +127,7 @@ def write_text(
     token: CancellationToken,
     settings: ToolboxSettings,
 ) -> bool:
-    """Write the text beside the file and rename it into place. Return whether the file existed."""
+    """Write the text to a temporary file and rename it into place. Return whether the file existed before."""
     try:
         content = text.encode("utf-8")
     except UnicodeEncodeError:
@@ -154,7 +157,7 @@ def save_new(
     token: CancellationToken,
     settings: ToolboxSettings,
 ) -> str:
-    """Write a file at the top of the workspace under a free name. Return the name."""
+    """Write a file under an unused name at the top of the workspace. Return the name."""
     require_room(workspace.top, len(content), token=token, settings=settings)
     for number in itertools.count(1):
         name = f"{stem}-{number}{suffix}"
@@ -177,7 +180,7 @@ def _status_of(name: str, *, inside: int, path: str) -> os.stat_result | None:
 
 
 def _freed(replaced: os.stat_result | None) -> int:
-    """Return the bytes on disk that a replaced file frees: none if it has other names."""
+    """Return the number of bytes that replacing a file frees, which is 0 if the file has other hard links."""
     if replaced is None or replaced.st_nlink > 1:
         return 0
     return min(replaced.st_size, size_on_disk(replaced))

@@ -1,5 +1,6 @@
-"""All built-in tools: registered, described for this machine, and closed. The smallest of them, `wait`, is defined
-here.
+"""Functions that register the built-in tools, describe them for this machine, and close them.
+
+The smallest tool, `wait`, is also defined here.
 """
 
 import asyncio
@@ -18,12 +19,12 @@ from governance.toolbox.settings import SettingsSource
 from governance.toolbox.shell import Shell, describe, make_exec
 from governance.toolbox.web import make_web_fetch
 
-_BEAT = 1.0  # seconds between two reports of `wait`
+_BEAT = 1.0  # seconds between two progress reports of `wait`
 _LONGEST = 86_400.0
 
 
 def register(registry: ToolRegistry, *, settings: SettingsSource) -> None:
-    """Register every built-in tool. `settings` is called for each call, so that a change applies to the next one."""
+    """Register every built-in tool. Each tool call reads `settings` again, so a change applies to the next call."""
     for new_tool in (
         make_exec(settings),
         *make_file_tools(settings),
@@ -33,13 +34,14 @@ def register(registry: ToolRegistry, *, settings: SettingsSource) -> None:
         make_browser(settings),
         make_tool(wait, title="Wait"),
     ):
-        # The first schema of a process makes pydantic search the disk for plugins: that must not block the event loop.
+        # Build the schema now, because pydantic searches the disk for plugins when it builds the first schema in a
+        # process, and that must not block the event loop.
         _ = new_tool.input_schema
         registry.register(new_tool)
 
 
 async def prepare(registry: ToolRegistry) -> None:
-    """Probe this machine once, before the first call, and put the result into the tools' descriptions."""
+    """Test what this machine supports, and add it to the tools' descriptions. Run this before the first tool call."""
     for tool in list(registry):
         owner = _owner(tool)
         if isinstance(owner, Shell):
@@ -49,7 +51,7 @@ async def prepare(registry: ToolRegistry) -> None:
 
 
 def described(tool: Tool) -> Tool:
-    """Return the tool with this machine's capabilities in its description; blocks, so call it in a thread."""
+    """Return the tool with this machine's capabilities in its description. This blocks, so call it in a thread."""
     owner = _owner(tool)
     if not (isinstance(owner, Shell) and owner.is_enabled):
         return tool
@@ -59,7 +61,7 @@ def described(tool: Tool) -> Tool:
 
 
 async def aclose(registry: ToolRegistry) -> None:
-    """Close the resources of the built-in tools on the running loop: the browser, its pages and processes."""
+    """Close what the built-in tools have opened in the running event loop: the browser, its pages and processes."""
     for tool in registry:
         if isinstance(owner := _owner(tool), Browser):
             await owner.aclose()
@@ -73,7 +75,7 @@ async def wait(
     context: ToolContext,
     seconds: Annotated[float, Field(ge=0, le=_LONGEST, description="How long to wait.")],
 ) -> str:
-    """Wait for a number of seconds, saying each second how many have passed."""
+    """Wait for a number of seconds, and report every second how many have passed."""
     loop = asyncio.get_running_loop()
     start = loop.time()
     while (seconds_left := start + seconds - loop.time()) > 0:

@@ -1,4 +1,4 @@
-"""The `web_fetch` tool: one page or document of the public web as text (G1)."""
+"""The `web_fetch` tool, which returns a page or document from the public web as text (G1)."""
 
 import re
 import time
@@ -31,7 +31,7 @@ def make_web_fetch(settings: SettingsSource) -> Tool:
 
 
 class Web:
-    """Fetches pages according to the current settings."""
+    """The `web_fetch` tool, which reads the current settings for each call."""
 
     def __init__(self, settings: SettingsSource) -> None:
         self._settings = settings
@@ -45,7 +45,7 @@ class Web:
             int, Field(ge=100, le=200_000, description="Characters to return.")
         ] = 20_000,
     ) -> str:
-        """Fetch a page or a document from the web and return its text; HTML is made readable."""
+        """Fetch a page or document from the web and return its text. HTML is converted to readable text."""
         settings = self._settings()
         client = WebClient(context, settings=settings, tls=await self._authorities.load())
         body = await client.fetch(parse(url))
@@ -55,7 +55,7 @@ class Web:
 def _render(
     body: HttpBody, context: ToolContext, *, settings: ToolboxSettings, max_chars: int
 ) -> str:
-    """Return the text for the model. Call it in a thread, because a page may take long to parse."""
+    """Return the text for the model. Call this in a thread, because parsing a page may take long."""
     text, title, whole = body.decode(), "", body.is_whole
     if body.is_html:
         page, parsed = html_to_text(
@@ -126,7 +126,7 @@ _LONGEST_LINK = 300
 
 
 class HtmlText(HTMLParser):
-    """Extracts the `title` and the `text` of HTML."""
+    """An HTML parser that extracts the title and the text of a page."""
 
     def __init__(self, url: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -140,12 +140,12 @@ class HtmlText(HTMLParser):
 
     @property
     def title(self) -> str:
-        """The page's title on one line."""
+        """The page's title, as a single line."""
         return " ".join("".join(self._title).split())
 
     @property
     def text(self) -> str:
-        """The page's text, with at most one empty line in a row."""
+        """The page's text, without consecutive empty lines."""
         lines: list[str] = []
         for line in "".join(self._parts).split("\n"):
             plain = line.rstrip()
@@ -203,7 +203,7 @@ class HtmlText(HTMLParser):
             self._parts.append("\n" if tag == "tr" else "\n\n" + _HEADINGS.get(tag, ""))
 
     def _end_link(self, start: int, target: str) -> None:
-        """Write the link's target after its text, unless it is very long."""
+        """Rewrite the link in Markdown with its target, unless the target is very long or not another page."""
         words = "".join(self._parts[start:]).strip()
         try:
             absolute = urljoin(self._url, target.strip())
@@ -217,9 +217,10 @@ class HtmlText(HTMLParser):
 def html_to_text(
     html: str, url: str, *, is_cancelled: Callable[[], bool], within: float
 ) -> tuple[HtmlText, bool]:
-    """Return the extractor, and whether it read the whole page in time.
+    """Parse a page. Return the parser, and whether it has parsed the whole page within `within` seconds.
 
-    The parser is very slow on hostile input, and a thread cannot be ended. Therefore it gets the text in pieces.
+    The parser is very slow on hostile input, and a thread cannot be killed. Therefore the parser receives the page in
+    pieces, and parsing stops between two pieces if the call is cancelled or the time is over.
     """
     page = HtmlText(url)
     deadline = time.monotonic() + within
@@ -227,7 +228,7 @@ def html_to_text(
         if is_cancelled() or time.monotonic() > deadline:
             return page, False
         page.feed(html[start : start + _PIECE])
-    # An unclosed tag or comment: matching from each position in it takes quadratic time.
+    # Do not parse an unclosed tag or comment at the end, because that would take quadratic time.
     if not page.rawdata.startswith("<"):
         page.close()
     return page, True

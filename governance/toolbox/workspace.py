@@ -1,7 +1,8 @@
-"""The directory of a conversation's tools, and functions that open its files without leaving it.
+"""The workspace, in which a conversation's tools read and write, and functions that open files without leaving it.
 
-A path is resolved and compared with the workspace. Then it is opened component by component, each relative to the
-directory before and never through a symbolic link. A link that is swapped in between therefore fails the call.
+A path is first resolved, and must then be inside the workspace. After that it is opened component by component, each
+relative to the previous directory and never through a symbolic link. If a link replaces a component between the two
+steps, the call fails.
 """
 
 import errno
@@ -35,10 +36,10 @@ _SENTENCES = {
 
 
 class Workspace:
-    """A directory, and paths inside it.
+    """The directory of a conversation's tools, with methods that resolve and open paths inside it.
 
-    It may be inside another workspace, `top`, at the path `below`. Tools that write to `top` could put a link in its
-    place, so no link is followed.
+    It may be inside another workspace, `top`, at the path `below`. Tools that write to `top` could replace the
+    directory with a link, so no link is followed on the way to it.
     """
 
     def __init__(self, top: Path, *, below: tuple[str, ...] = ()) -> None:
@@ -47,10 +48,10 @@ class Workspace:
         self.root = self.top.joinpath(*below) if below else self.top
 
     def locate(self, path: str) -> tuple[str, ...]:
-        """Return the components of `path` below the root, symbolic links resolved. Raise `ToolFailed` if outside."""
+        """Resolve `path` and its symbolic links. Return its components below the root, or raise `ToolFailed`."""
         try:
             resolved = Path(os.path.realpath(self.root / path))
-        except (ValueError, OSError):  # NUL or a lone surrogate in it
+        except (ValueError, OSError):  # it contains NUL or a lone surrogate
             raise ToolFailed(f"{shown(path)!r} is not a usable path.") from None
         if not resolved.is_relative_to(self.root):
             raise ToolFailed(
@@ -60,7 +61,7 @@ class Workspace:
 
     @contextmanager
     def open_directory(self, parts: tuple[str, ...], *, create: bool = False) -> Iterator[int]:
-        """Return a descriptor of the directory at `parts`; `create` makes missing ones, down to `_DEEPEST`."""
+        """Yield a file descriptor of the directory at `parts`. With `create`, create missing directories."""
         if create and len(parts) > _DEEPEST:
             raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
         current = os.open(self.top, _DIRECTORY)
@@ -74,14 +75,18 @@ class Workspace:
             os.close(current)
 
     def identify(self, parts: tuple[str, ...]) -> dict[Path, str]:
-        """Return the path, device and inode of the directory at `parts`, as `Sandbox.wrap` takes them."""
+        """Return the path, device and inode of the directory at `parts`, in the form that `Sandbox.wrap` accepts."""
         with self.open_directory(parts) as directory:
             status = os.fstat(directory)
         return {self.root.joinpath(*parts): f"{status.st_dev}:{status.st_ino}"}
 
 
 def workspace_at(root: Path, *, within: Path | None) -> Workspace:
-    """Return the workspace at `root`; only the server writes `within`, but tools write the directories inside it."""
+    """Return the workspace at `root`.
+
+    `within` is the directory that contains all workspaces. Only the server writes to it, whereas tools write to the
+    directories inside it, which therefore may contain links.
+    """
     depth = len(within.parts) if within else 0
     if within is None or root.parts[:depth] != within.parts or len(root.parts) == depth:
         return Workspace(root)
@@ -90,7 +95,7 @@ def workspace_at(root: Path, *, within: Path | None) -> Workspace:
 
 
 def find_workspace(context: ToolContext, settings: ToolboxSettings) -> Workspace:
-    """Return the workspace of the call's scope, and create it if needed. Raise `ToolFailed` if the host has none."""
+    """Return the workspace of the call, and create it if needed. Raise `ToolFailed` if none is configured."""
     root = context.workspace
     within = Path(settings.workspace_root) if settings.workspace_root else None
     if root is None and within is not None:
@@ -111,7 +116,7 @@ def find_workspace(context: ToolContext, settings: ToolboxSettings) -> Workspace
 
 @contextmanager
 def usable() -> Iterator[None]:
-    """Turn an error of the system about the whole workspace into a sentence for the model."""
+    """Convert an `OSError` about the workspace itself to a `ToolFailed` with a sentence for the model."""
     try:
         yield
     except OSError as error:
@@ -120,7 +125,7 @@ def usable() -> Iterator[None]:
 
 @contextmanager
 def explained(path: str) -> Iterator[None]:
-    """Turn errors of the system on the way to `path` into sentences for the model."""
+    """Convert an `OSError` about `path` to a `ToolFailed` with a sentence for the model."""
     try:
         yield
     except OSError as error:
@@ -129,7 +134,7 @@ def explained(path: str) -> Iterator[None]:
 
 
 def shown(name: str, *, limit: int = 200) -> str:
-    """Return a file's name as text that can be stored and displayed, because names may contain any bytes."""
+    """Return a name, which may contain any bytes, as text that can be stored and displayed."""
     text = name.encode("utf-8", "replace").decode("utf-8")
     text = "".join(character if character.isprintable() else "\ufffd" for character in text)
     return shortened(text, limit=limit)
@@ -141,13 +146,13 @@ def _step(part: str, *, inside: int, create: bool) -> int:
     except FileNotFoundError:
         if not create:
             raise
-    with suppress(FileExistsError):  # another call was quicker
+    with suppress(FileExistsError):  # another call has created it
         os.mkdir(part, mode=0o700, dir_fd=inside)
     return os.open(part, _DIRECTORY, dir_fd=inside)
 
 
 def _name_directory(scope: str) -> str:
-    """Return the scope itself if it is a plain name, else a digest of it, so that it cannot lead outside the root."""
+    """Return the scope if it is a plain name, and otherwise its digest, so that it cannot lead outside the root."""
     if _SAFE_NAME.fullmatch(scope):
         return scope
     return hashlib.sha256(scope.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,1 +1,1 @@
-"""Ways to run a tool's body: on the loop, in a thread, in a worker process."""
+"""The invokers, which run a tool's body on the event loop, in a thread, or in a worker process."""

@@ -11,8 +11,8 @@ from governance.core.tools import Tool, ToolContext
 
 RunInThread = Callable[..., Awaitable[Any]]
 Surroundings = Callable[[Tool, ToolContext], AbstractAsyncContextManager[RunInThread]]
-"""Returns a context manager that is entered around a body. It yields a function that runs blocking functions of the
-tool.
+"""A function that returns a context manager to enter around a body. The context manager yields a function that runs the
+tool's blocking functions.
 """
 
 
@@ -22,16 +22,16 @@ async def _no_surroundings(_tool: Tool, _context: ToolContext) -> AsyncIterator[
 
 
 class CoroutineInvoker:
-    """Awaits the tool's coroutine in the task that the executor made for it.
+    """An invoker that awaits the tool's coroutine in the task that the executor has created for it.
 
-    `surroundings` returns a context manager that is entered around each body, for example to give it a database thread.
+    `surroundings` returns a context manager that is entered around each body, for example to provide a database thread.
     """
 
     def __init__(self, surroundings: Surroundings = _no_surroundings) -> None:
         self._surroundings = surroundings
 
     async def invoke(self, tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> Any:
-        """Run the body and return its value with its text; an exit is raised as a `RuntimeError`.
+        """Run the body and return its value with its text. If the body requests an exit, raise a `RuntimeError`.
 
         A cancelled body may have left work behind, as `asyncio.to_thread` does. The task then ends when that work ends,
         or immediately at a second cancel, which arrives when the loop is closing.

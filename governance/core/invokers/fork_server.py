@@ -1,8 +1,8 @@
-"""The process from which worker processes are forked. It sets up Django once, so that a call starts in milliseconds
-(T8).
+"""The process from which worker processes are forked.
 
-`ForkServer` starts it as `python -m governance.core.invokers.fork_server`. For each call, it forks a *keeper*, which
-forks the worker and later ends it.
+It sets up Django only once, so that each call starts in milliseconds (T8). `ForkServer` starts it as
+`python -m governance.core.invokers.fork_server`. For each call, it forks a *keeper*, which forks the worker and later
+ends it.
 
 A process with threads, or with open files and connections, cannot be forked safely. If a project's `ready()` leaves any
 of them open, this process restarts without Django, and each worker sets up Django itself.
@@ -33,9 +33,8 @@ _FIRST_PAUSE = 0.0005  # seconds between two polls of processes that are being e
 _LONGEST_PAUSE = 0.1
 _EXIT_POLL = 0.05
 _NO_GRACE = 0.0
-SETTINGS = (
-    "TURNKEEPER_FORK_SERVER"  # passed in the environment, because every user can read the arguments
-)
+# Passed in the environment, because all users of the machine can read the arguments of a process.
+SETTINGS = "TURNKEEPER_FORK_SERVER"
 
 
 def main() -> None:
@@ -45,7 +44,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     die_with_parent(settings["parent"])
-    # This process's path was extended to find this module; child processes of tools get the server's path.
+    # This process's path was extended to find this module, but child processes of tools need the server's path.
     os.environ.pop("PYTHONPATH", None)
     if settings["pythonpath"] is not None:
         os.environ["PYTHONPATH"] = settings["pythonpath"]
@@ -66,7 +65,7 @@ def main() -> None:
         connection, control = map(_socket, descriptors)
         with suppress(
             OSError
-        ):  # the system refused the fork: both sockets close, which tells the server
+        ):  # the system refused the fork, and the server notices that both sockets close
             if os.fork() == 0:
                 requests.close()
                 keeper = Keeper(control, grace=settings["kill_grace"])
@@ -76,11 +75,12 @@ def main() -> None:
 
 
 class Keeper:
-    """Starts the worker of one call, and ends it with all its descendants.
+    """A process that starts the worker of one call, and ends the worker with all its descendants.
 
-    On Linux, orphans of the call become its children, whatever session or environment they have, so it can wait for the
-    last of them. Because it is a separate process, it works even while C code holds the worker's GIL. It ends the call
-    after a grace period when the server requests it, and immediately when the server's end of `control` closes.
+    On Linux, orphans of the call become the keeper's children, whatever session or environment they have, so it can
+    wait for the last of them. Because the keeper is a separate process, it works even while C code holds the worker's
+    GIL. It ends the call after a grace period when the server requests that, and immediately when the server's end of
+    `control` closes.
     """
 
     def __init__(self, control: socket.socket, *, grace: float) -> None:
@@ -139,7 +139,7 @@ class Keeper:
         self._deadline = min(deadline, self._deadline or deadline)
 
     def _reap(self, *, adopts: bool) -> bool:
-        """Reap the ended processes. Return whether any process is left."""
+        """Reap the processes that have ended. Return whether any process is left."""
         with suppress(ChildProcessError):
             while True:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -154,9 +154,7 @@ class Keeper:
         return False
 
     def _end(self, *, adopts: bool) -> None:
-        """Kill the remaining processes, unless one of them belongs to the worker's group and the grace period is still
-        running.
-        """
+        """Kill the remaining processes. During the grace period, do so only if none is in the worker's group."""
         assert self._deadline is not None  # noqa: S101
         orphans = procfs.children() - {self._worker} if adopts else frozenset()
         in_group = self._runs or any(_group_of(pid) == self._worker for pid in orphans)
@@ -183,7 +181,7 @@ def _work(keeper: int, connection: socket.socket, settings: dict[str, Any]) -> N
 
 
 def _run(part: Callable[[], None]) -> None:
-    """Run a forked process's function, then exit."""
+    """Run the function of a forked process, and then exit."""
     status = 1
     try:
         part()
@@ -195,8 +193,9 @@ def _run(part: Callable[[], None]) -> None:
 
 
 def _can_be_forked(before: frozenset[int]) -> bool:
-    """Whether this process can be forked safely: it has one thread, and no descriptor with a shared position or
-    state.
+    """Return whether this process can be forked safely.
+
+    It must have only one thread, no children, and no new descriptor whose position or state the forks would share.
     """
     threads = len(os.listdir("/proc/self/task")) if procfs.AVAILABLE else threading.active_count()
     if threads > 1 or procfs.children():
@@ -233,7 +232,7 @@ def _descriptors() -> frozenset[int]:
 def _start_again(settings: dict[str, Any], environment: dict[str, str]) -> None:
     environment[SETTINGS] = json.dumps({**settings, "is_plain": True})
     program, *_ = settings["command"]
-    os.execve(program, settings["command"], environment)  # noqa: S606 - it runs already
+    os.execve(program, settings["command"], environment)  # noqa: S606 - this program is already running
 
 
 def _socket(descriptor: int) -> socket.socket:

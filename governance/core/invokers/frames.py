@@ -1,5 +1,6 @@
-"""The wire between a worker process and its invoker: JSON objects, each prefixed with its length. They are JSON rather
-than pickle, because a tool's output may be hostile.
+"""The wire format between a worker process and its invoker: JSON objects, each prefixed with its length.
+
+The objects are JSON rather than pickle, because a tool's output may be hostile.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ Frame = dict[str, Any]
 TAG_NAME = "TURNKEEPER_WORKER"  # in the environment of a worker and of its children
 HEADER = struct.Struct("!I")
 DEFAULT_RESULT_LIMIT = 4_000_000
-ENVELOPE = 500_000  # room for the frame around a result, and for a traceback or a piece of output
+ENVELOPE = 500_000  # bytes for the frame around a result, and for a traceback or a piece of output
 
 
 def _refuse_constant(name: str) -> None:

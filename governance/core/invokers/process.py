@@ -1,8 +1,8 @@
 """Runs plain Python tools, each call in a separate process that can be ended at any time (T8, C4).
 
-`ProcessInvoker` belongs to the executor. In the server, `ForkServer` represents the process that
-forks, and `WorkerConnection` the worker of one call. docs/decisions/worker-processes.md explains why this is not a
-library's pool.
+`ProcessInvoker` belongs to the executor. In the server, `ForkServer` represents the process that forks, and
+`WorkerConnection` the worker of one call. docs/decisions/worker-processes.md explains why this module does not use the
+process pool of a library.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ SHUTTING_DOWN = "The server is shutting down; the tool was not started."
 
 
 class ProcessInvoker:
-    """Forks a worker process for each call from a process that `initializer` ("module:function") has set up.
+    """An invoker that forks a worker for each call from a process that `initializer` ("module:function") has set up.
 
     `users` names, in the same form, the function that returns the `Users` object for the calls in each worker. An
     invoker belongs to one event loop and starts no process before the first call. `max_workers` is its `capacity`, so
@@ -87,7 +87,7 @@ class ProcessInvoker:
         return len(self._workers)
 
     async def prepare(self, token: CancellationToken) -> "StartedWorker | None":
-        """Start the worker of one call, before its clock runs (T5). Return None if `token` was cancelled first.
+        """Start the worker of one call before the call's clock runs (T5). Return `None` if `token` was cancelled first.
 
         Raises:
             WorkerNotStarted: no worker could be started, or `aclose` was called.
@@ -114,9 +114,7 @@ class ProcessInvoker:
         return None
 
     async def aclose(self) -> None:
-        """End every worker with all its descendants. Return when all have ended, but at the latest one second after the
-        grace period.
-        """
+        """End every worker with all its descendants, and wait for them until one second after the grace period."""
         self._is_closed = True
         ends = [asyncio.create_task(worker.ended()) for worker in self._workers]
         for worker in tuple(self._workers):
@@ -142,8 +140,8 @@ class StartedWorker:
     async def invoke(self, tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> Any:
         """Run the tool's function and return its result with its text.
 
-        In the worker, the function gets a context of the same class, but without `time_left`. Its token does not know
-        the real reason for a cancel.
+        In the worker, the function receives a context of the same class, but without `time_left`. The token there does
+        not know the real reason for a cancel.
         """
         value = await self.call(
             {
@@ -183,14 +181,15 @@ class StartedWorker:
 
         A lazy result is collected in the worker, up to "limit" characters. "context" contains the facts for the tool's
         context: `tool_name`, `scope`, `workspace`, `metadata`, `user_id`, `agent`, `depth`. `on_return` receives the
-        `time.monotonic()` at which the function returned, `show` each image that the function shows. `still_mine`
+        `time.monotonic()` at which the function returned, and `show` each image that the function shows. `still_mine`
         returns whether this process still owns the call. Cancelling the surrounding task sends SIGTERM to the worker's
         group, and after the grace period SIGKILL to all its descendants. `CancelledError` is raised when all have
         ended, or immediately at a second cancel.
 
         Raises:
-            RemoteToolError, ToolFailed: the tool raised; `ToolFailed` contains a sentence for the model.
-            CallRefused: function, arguments or result cannot be transferred.
+            ToolFailed: the tool raised `ToolFailed`, with a sentence for the model.
+            RemoteToolError: the tool raised another exception.
+            CallRefused: the function, the arguments or the result cannot be transferred.
             WorkerDied: the worker ended during the call.
             MayStillRun: the call was cancelled, and the end of the worker's descendants could not be observed.
         """
@@ -232,7 +231,7 @@ def _packed(call: Mapping[str, Any], *, limit: int) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSettings:
-    """How workers are started and ended; times in seconds, sizes in bytes."""
+    """The settings for starting and ending workers. Times are in seconds, and sizes in bytes."""
 
     kill_grace: float
     start_timeout: float
@@ -244,9 +243,9 @@ class WorkerSettings:
 
 
 class ForkServer:
-    """The process that forks the workers of one event loop; started at the first request.
+    """The process that forks the workers of one event loop. It is started at the first request.
 
-    It may be used only in the loop's thread, because the kernel ends a process with the thread that started it.
+    Use it only in the loop's thread, because the kernel ends a process together with the thread that started it.
     """
 
     def __init__(self, settings: WorkerSettings) -> None:
@@ -260,7 +259,7 @@ class ForkServer:
         return self._process.poll() if self._process else None
 
     async def fork(self, connection: socket.socket, control: socket.socket) -> None:
-        """Request a worker with these two ends of its sockets. Raise `OSError` if the system refuses."""
+        """Request a worker that uses these two socket ends. Raise `OSError` if the system refuses."""
         while True:
             if self.status is not None:
                 await self.close()
@@ -268,7 +267,7 @@ class ForkServer:
                 self._requests = self._start()
             try:
                 socket.send_fds(self._requests, [b"+"], [connection.fileno(), control.fileno()])
-            except BlockingIOError:  # the pipe is full: too many workers are being started
+            except BlockingIOError:  # the pipe is full, because too many workers are being started
                 await asyncio.sleep(_BUSY_PAUSE)
             except BrokenPipeError:  # the process is ending
                 await self.close()
@@ -378,8 +377,10 @@ class WorkerConnection:
         show: Show,
         still_mine: StillMine,
     ) -> frames.Frame:
-        """Send the call and return its answer. Until then, pass on its progress, images, ownership questions and time
-        of return. Raise `WorkerDied` if the worker ends or breaks the protocol first.
+        """Send the call and return the worker's answer to it.
+
+        Until the answer arrives, pass on progress, images, ownership questions and the time of return. Raise
+        `WorkerDied` if the worker ends or breaks the protocol first.
         """
         if self._is_dismissed:
             raise WorkerNotStarted(SHUTTING_DOWN)
@@ -414,8 +415,9 @@ class WorkerConnection:
                 self._control.write(b"-")
 
     async def ended(self) -> bool:
-        """Wait until the worker and its descendants have ended. Return False if that could not be observed. If the
-        wait is cancelled, they are ended without a grace period.
+        """Wait until the worker and its descendants have ended. Return False if that could not be observed.
+
+        If the wait is cancelled, they are ended without a grace period.
         """
         if self._watching is None:
             return True
@@ -448,7 +450,7 @@ class WorkerConnection:
             await self._fork_server.fork(peer_socket, keepers)
 
     async def _watch(self, reader: StreamReader) -> bool:
-        """Read the keeper's reports. Return whether it saw the end of all processes."""
+        """Read the keeper's reports. Return whether the keeper observed the end of all processes."""
         is_proven = False
         with suppress(asyncio.IncompleteReadError, OSError, frames.FrameError):
             while not is_proven:
@@ -513,7 +515,7 @@ def _progress(frame: frames.Frame) -> Progress:
 
 
 def _content(frame: frames.Frame) -> bytes:
-    """Decode the bytes of an image; empty if the frame is invalid."""
+    """Return the bytes of an image, or empty bytes if the frame is invalid."""
     try:
         return base64.b64decode(str(frame.get("content")), validate=True)
     except ValueError:

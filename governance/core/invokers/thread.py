@@ -1,7 +1,8 @@
 """Runs plain tools, each in a separate thread (T7).
 
 A thread cannot be ended from outside. A thread that outlives its call is *abandoned*, and the number of such threads is
-limited. It does not delay the next call, which gets another thread, or the exit of the process, because it is a daemon.
+limited. It delays neither the next call, which runs in another thread, nor the exit of the process, because it is a
+daemon thread.
 """
 
 import asyncio
@@ -33,10 +34,10 @@ def _start_thread(work: Callable[[], None], name: str) -> None:
 
 
 class ThreadInvoker:
-    """Starts one daemon thread for each call. `on_exit` runs in the thread at its end, for example to close database
-    connections.
+    """An invoker that starts one daemon thread for each call.
 
-    `start` runs the work of a call under a name; by default, in a new thread.
+    `on_exit` runs in the thread at its end, for example to close database connections. `start` receives the work of a
+    call and a name, and runs the work, by default in a new thread with that name.
 
     `max_threads` is its `capacity`, so the executor's queue prevents more calls from starting. Abandoned threads have a
     separate limit, `max_abandoned`.
@@ -67,13 +68,13 @@ class ThreadInvoker:
         immediately at a second cancel, because a closing loop does not wait for threads.
 
         Raises:
-            TooManyAbandonedThreads: the limit is reached; nothing was started.
+            TooManyAbandonedThreads: the limit of abandoned threads is reached, so nothing was started.
         """
         if self._abandoned >= self._max_abandoned:
             raise TooManyAbandonedThreads(
                 f"{self._abandoned} threads of earlier calls are still running and cannot be ended."
             )
-        work = begin_work()  # the thread takes a copy of this context
+        work = begin_work()  # the thread runs in a copy of this context
         settled = self._start(tool, arguments, context)
         try:
             return await asyncio.shield(settled)
@@ -120,12 +121,12 @@ class ThreadInvoker:
         try:
             with bounded_prints():
                 result = write(body())
-        except BaseException as raised:  # noqa: BLE001 - handed to the waiter
+        except BaseException as raised:  # noqa: BLE001 - passed on to the caller
             error = raised
         settle_children()
         returned()
         self._leave()
-        with suppress(RuntimeError):  # the loop is closed: no caller waits
+        with suppress(RuntimeError):  # the loop is closed, so no caller is waiting
             loop.call_soon_threadsafe(_settle, settled, result, error)
 
     def _leave(self) -> None:
@@ -148,9 +149,10 @@ def _settle(settled: asyncio.Future[Any], result: Any, error: BaseException | No
 
 @contextmanager
 def bounded_prints() -> Iterator[None]:
-    """Limit what a tool prints, by replacing `sys.stdout` and `sys.stderr` while it runs. Output of other threads
-    passes through. Logging handlers keep their streams. If other code replaces a stream in the meantime, its
-    replacement stays.
+    """Limit what a tool prints, by replacing `sys.stdout` and `sys.stderr` while it runs.
+
+    Output of other threads passes through, and logging handlers keep their streams. If other code replaces a stream in
+    the meantime, its replacement stays.
     """
     global _running
     with _lock:

@@ -1,7 +1,7 @@
-"""The worker process: runs one call and sends its answer (T8).
+"""The worker process, which runs one call and sends the result to the server (T8).
 
-The tool gets a context of the same class as in the server; its requests go over the connection. Its prints go to the
-server's stderr, up to a limit.
+The tool receives a context of the same class as in the server, but its requests are sent over the connection. What the
+tool prints is written to the server's stderr, up to a limit.
 """
 
 import _thread
@@ -46,7 +46,7 @@ _LONGEST_OUTPUT = 64_000  # characters in one report
 
 
 class Refused(Exception):
-    """The call cannot be made, or its result cannot be sent; `code` is a code of `CallRefused`."""
+    """The call cannot be made, or its result cannot be sent. `code` is one of the codes of `CallRefused`."""
 
     def __init__(self, code: str, detail: str) -> None:
         super().__init__(detail)
@@ -54,7 +54,7 @@ class Refused(Exception):
 
 
 class Worker:
-    """Runs the call that arrives over a connection."""
+    """The runner of the call that arrives over a connection."""
 
     def __init__(
         self, connection: socket.socket, *, result_limit: int, users: Users | None
@@ -107,7 +107,7 @@ class Worker:
                 os._exit(0)  # this is a child that the tool forked, and it must not send an answer
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             reports.close()
-            # Sent before the answer, because a long answer may not arrive before the limit.
+            # This is sent before the answer, because a long answer may arrive only after the limit.
             self._send({"kind": "returned", "at": moment})
 
     def _show(self, content: bytes, name: str) -> str:
@@ -148,7 +148,7 @@ class Worker:
 
 
 def work(connection: socket.socket, settings: Mapping[str, Any]) -> None:
-    """Run one call: send hello, run the call, and wait until the server has read the answer."""
+    """Report that the worker is ready, run one call, and wait until the server has read the answer."""
     output = redirect_output()
     # An event loop created before the fork would be shared with other workers.
     asyncio.set_event_loop(asyncio.new_event_loop())
@@ -164,8 +164,9 @@ def work(connection: socket.socket, settings: Mapping[str, Any]) -> None:
 
 
 def called(name: str | None, *arguments: Any) -> tuple[frames.Frame, Any]:
-    """Call the function `name` ("module:function"), if any. Return a frame that reports success or failure, and the
-    value.
+    """Call the function `name` ("module:function"), if any.
+
+    Return a frame that reports success or failure, and the function's value.
     """
     try:
         return {"kind": "ready"}, name and _resolve(name)(*arguments)
@@ -188,7 +189,7 @@ def _resolve(name: str) -> Callable[..., Any]:
 
 
 def _context_parameter(function: Callable[..., Any]) -> str | None:
-    """Return the parameter that receives the context: by its annotation, else by the name `context`."""
+    """Return the name of the parameter that is annotated as `ToolContext`, or else that is named `context`."""
     try:
         hints = typing.get_type_hints(function)
         names = inspect.signature(function).parameters
@@ -199,7 +200,7 @@ def _context_parameter(function: Callable[..., Any]) -> str | None:
 
 
 def _typed(function: Callable[..., Any], arguments: dict[str, Any]) -> dict[str, Any]:
-    """Restore the types that arguments of a declared tool lost in JSON: dates, paths, enums."""
+    """Restore the types that the arguments of a declared tool lost in JSON, such as dates, paths and enums."""
     tool = getattr(function, "tool", None)
     return tool.validate(arguments) if isinstance(tool, Tool) else arguments
 
@@ -231,7 +232,7 @@ def _text(error: BaseException) -> str:
 
 
 class BoundedOutput(io.RawIOBase):
-    """Passes on a limited amount of output, so that a flood of prints cannot fill the server's log."""
+    """A stream that passes on a limited amount of output, so that a flood of prints cannot fill the server's log."""
 
     def __init__(self, target: int) -> None:
         self._target = target
@@ -245,7 +246,7 @@ class BoundedOutput(io.RawIOBase):
         return 1
 
     def write(self, content: "bytes | memoryview") -> int:  # type: ignore[override]  # io asks for Buffer, 3.12
-        """Write until the limit is reached, then write a note once."""
+        """Write output until the limit is reached, and then a single note that the rest was dropped."""
         if self.left > 0:
             os.write(self._target, bytes(content[: self.left]))
             self.left -= len(content)
@@ -255,7 +256,7 @@ class BoundedOutput(io.RawIOBase):
 
 
 class _Text(io.TextIOWrapper):
-    """Drops output beyond the limit before encoding it, so that a flood of short lines costs the tool little time."""
+    """A text stream that drops output beyond the limit before encoding it, so that a flood of prints costs little."""
 
     def __init__(self, output: BoundedOutput) -> None:
         raw: io.RawIOBase = output
@@ -272,7 +273,7 @@ class _Text(io.TextIOWrapper):
 
 
 def redirect_output() -> io.TextIOWrapper:
-    """Redirect stdout and stderr of this process; direct writes to the descriptors are dropped."""
+    """Redirect stdout and stderr of this process to a bounded stream. Direct writes to the descriptors are dropped."""
     output = BoundedOutput(os.dup(2))
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, 1)
@@ -284,10 +285,10 @@ def redirect_output() -> io.TextIOWrapper:
 
 
 class WorkerToken(CancellationToken):
-    """The token of a call in a worker, cancelled by SIGTERM.
+    """The token of a call in a worker, which SIGTERM cancels.
 
-    A tool that uses it in any way is cooperative and gets the grace period to finish. Other tools are ended
-    immediately.
+    A tool that uses the token in any way is considered cooperative and has the grace period to finish. Other tools are
+    ended immediately.
     """
 
     __slots__ = ("is_watched",)
@@ -298,7 +299,7 @@ class WorkerToken(CancellationToken):
 
     @property
     def cancellation(self) -> Cancellation | None:
-        """The cancel request; only the server knows the real reason."""
+        """The cancel request, without its real reason, which only the server knows."""
         self.is_watched = True
         return super().cancellation
 
@@ -332,7 +333,7 @@ def make_context(
     show: Callable[[bytes, str], str],
     still_mine: Callable[[], bool],
 ) -> ToolContext:
-    """Return the context of a call; `facts` come from the invoker."""
+    """Return the context of a call with the `facts` that the invoker has sent."""
     workspace, user_id = facts.get("workspace"), facts.get("user_id")
     return ToolContext(
         call_id=call_id,
@@ -352,8 +353,10 @@ def make_context(
 
 
 class Reports:
-    """Sends progress reports at a limited rate. Reports between two sends are merged: only the newest message is sent,
-    but all the output, up to `max_output` characters per call.
+    """A sender of progress reports at a limited rate.
+
+    Reports between two sends are merged: only the newest message is sent, but all the output, up to `max_output`
+    characters per call.
     """
 
     def __init__(self, send: Send, *, max_output: int) -> None:
@@ -370,7 +373,7 @@ class Reports:
         self._is_closed = False
 
     def add(self, report: Progress) -> None:
-        """Send the report, immediately or with the next batch. May be called from any thread."""
+        """Send the report, immediately or with the next batch. This may be called from any thread."""
         with self._lock:
             if self._is_closed:
                 return
@@ -381,7 +384,7 @@ class Reports:
                 self._start_timer()
 
     def close(self) -> None:
-        """Send pending reports; later reports, from leftover threads, are dropped."""
+        """Send the pending reports. Later reports, which leftover threads may make, are dropped."""
         with self._lock:
             self._is_closed = True
             self._flush()

@@ -28,7 +28,7 @@ class RemoteToolError(GovernanceError):
 
 
 class CallRefused(GovernanceError):
-    """The call could not be made, or its result could not be sent; `code` is the reason, `detail` is for the log."""
+    """The call could not be made, or its result could not be sent. `code` is the reason; `detail` is for the log."""
 
     SENTENCES: Mapping[str, str] = {}
 
@@ -77,7 +77,7 @@ class WorkerDied(OutcomeUnknown):
 
 
 class WorkerNotStarted(CallNotStarted):
-    """No worker started, or the server is shutting down; `detail` is for the log."""
+    """No worker could be started, or the server is shutting down. `detail` is for the log."""
 
     def __init__(self, message: str, *, detail: str = "") -> None:
         super().__init__(message)
@@ -88,8 +88,8 @@ def value_of(answer: Mapping[str, Any]) -> Any:
     """Return the answer's result, or raise its error. An answer is only as trustworthy as the tool.
 
     Raises:
-        ToolFailed: the tool raised it, with a sentence for the model.
-        RemoteToolError: the tool raised something else.
+        ToolFailed: the tool raised `ToolFailed`, with a sentence for the model.
+        RemoteToolError: the tool raised another exception.
         InputRefused: the worker could not run the call.
         ResultRefused: the worker could not send the result.
     """

@@ -110,7 +110,7 @@ export const EVENTS_AFTER_END = Object.freeze(["cancel_acknowledged", "history_r
  */
 
 /**
- * A field of a form; `minimum` and `maximum` bound a number, the length of a string or the number of choices.
+ * A field of a form. `minimum` and `maximum` limit a number, the length of a string or the number of choices.
  *
  * @typedef {Readonly<{name: string, title: string, description: string, kind: "text"|"number"|"integer"|"boolean"|"choice"|"choices", required: boolean, format: ""|"email"|"uri"|"date"|"date-time", default: unknown, options: ReadonlyArray<FormOption>, minimum: number|null, maximum: number|null}>} FormField
  */
