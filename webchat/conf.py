@@ -1,4 +1,4 @@
-"""The project's settings: `WEBCHAT_<NAME>` in Django's settings is `app_settings.<NAME>` here, read on access."""
+"""Settings of webchat. `app_settings.<NAME>` reads `WEBCHAT_<NAME>` from Django's settings on each access."""
 
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_network
@@ -15,7 +15,7 @@ def _are_networks(entries: Sequence[str]) -> bool:
 
 
 class WebchatSettings(AppSettings):
-    """All settings; the docstring of each is its line in `docs/settings/webchat.md`."""
+    """All settings of webchat. The docstring of each one is its description in `docs/settings/webchat.md`."""
 
     PREFIX = "WEBCHAT_"
 
@@ -24,57 +24,58 @@ class WebchatSettings(AppSettings):
     in."""
 
     LOG_CHECK_INTERVAL: Annotated[float, Setting("webchat.E001")] = 2.0
-    """How often a process checks the log for events that the channel layer has lost. This takes one query for all
-    of its sockets, and a few more for the status of other conversations."""
+    """How often a process checks the log for events that the channel layer has lost. One query serves all of its
+    sockets, and a few more read the status of other conversations."""
 
     HELLO_TIMEOUT: Annotated[float, Setting("webchat.E001")] = 15.0
     """How long a new socket may take to send `hello`."""
 
     MAX_FRAMES_PER_MINUTE: Annotated[int, Setting("webchat.E001")] = 240
-    """Frames per socket; beyond that it is closed with 4429."""
+    """The maximum number of frames that one socket may send per minute. Beyond that, it is closed with 4429."""
 
     MAX_USER_FRAMES_PER_MINUTE: Annotated[int, Setting("webchat.E001")] = 960
-    """Frames of all sockets of one user in one process; beyond that, a socket that continues to send is closed with
-    4429. Cancels are never refused because of other sockets."""
+    """The maximum number of frames per minute from all sockets of one user to one process. Beyond that, a socket that
+    continues to send is closed with 4429. A cancel is never refused because of this limit."""
 
     MAX_SOCKETS_PER_USER: Annotated[int, Setting("webchat.E001")] = 50
-    """Open sockets of one user in one process. A further one gets the error `too_many_sockets` and is closed with
-    4429."""
+    """The maximum number of open sockets of one user in one process. A further socket gets the error `too_many_sockets`
+    and is closed with 4429."""
 
     MAX_POSTS_PER_MINUTE: Annotated[int, Setting("webchat.E001")] = 240
-    """POST requests of one user to one address of the API, in one process; beyond that, the answer is 429. Each
-    address is counted separately, so that no other requests can use up the limit for cancels."""
+    """The maximum number of POST requests per minute of one user to one endpoint of the API, in one process. Beyond that, the
+    status is 429. Each endpoint is counted separately, so that other requests cannot use up the limit for cancels."""
 
     MAX_BAD_FRAMES: Annotated[int, Setting("webchat.E001")] = 20
-    """Invalid frames of one socket in a minute; beyond that it is closed with 4429."""
+    """The maximum number of invalid frames per minute from one socket. Beyond that, it is closed with 4429."""
 
     OUTBOX_FRAMES: Annotated[int, Setting("webchat.E001")] = 256
-    """Frames that wait for a slow client. Beyond that, streamed text is dropped, and events are read from the log
-    later."""
+    """The maximum number of frames that wait for a slow client. Beyond that, streamed text is dropped, and events are
+    read from the log later."""
 
     OUTBOX_BYTES: Annotated[int, Setting("webchat.E001", kind="bytes")] = 1_048_576
-    """The same limit in bytes."""
+    """The maximum size of the frames that wait for a slow client. Beyond that, the same applies as for
+    `WEBCHAT_OUTBOX_FRAMES`."""
 
     SEND_TIMEOUT: Annotated[float, Setting("webchat.E001")] = 20.0
     """How long sending one frame may take before a client that does not read is disconnected (1013)."""
 
     MAX_INLINE_EVENT_BYTES: Annotated[int, Setting("webchat.E001", kind="bytes")] = 32_768
-    """For a larger event, only its number goes through the channel layer; sockets read the event from the log."""
+    """The maximum size of an event that is sent through the channel layer. For a larger one, only its number is sent,
+    and sockets read the event from the log."""
 
     LAYER_TIMEOUT: Annotated[float, Setting("webchat.E001")] = 1.0
-    """How long the layer may take to accept a message. Lost messages are read from the log within
-    `WEBCHAT_LOG_CHECK_INTERVAL`."""
+    """How long the channel layer may take to accept a message. Events that it did not accept are read from the log
+    within `WEBCHAT_LOG_CHECK_INTERVAL`."""
 
     READY_TIMEOUT: Annotated[float, Setting("webchat.E001")] = 2.0
-    """How long `/readyz` waits for the database and for the channel layer; it answers after that, even if they
-    hang."""
+    """How long `/readyz` waits for the database and the channel layer. If they hang, it responds after this time."""
 
     CSP: Annotated[str | None, Setting("webchat.E009", none="no header")] = (
         "default-src 'self'; script-src 'self' {nonce}; img-src 'self' data:; connect-src 'self' {websocket}; "
         "frame-ancestors 'none'; base-uri 'self'; form-action 'self'; object-src 'none'"
     )
     """The Content-Security-Policy of the chat's pages. `{nonce}` is replaced by the response's nonce, `{websocket}`
-    by this host's socket origin. With `None`, the project sets the policy."""
+    by the origin of this host's WebSockets. With `None`, webchat sends no header, so that the project can set one."""
 
     BRAND: Annotated[
         Mapping[str, str],
@@ -86,13 +87,14 @@ class WebchatSettings(AppSettings):
             kind="dict of texts",
         ),
     ] = {}
-    """The name and the logo of the pages, and the target of a link back to the rest of the site."""
+    """The site's name and logo on the pages, and the target of a link back to the rest of the site."""
 
     MAX_PASSWORD_CHECKS: Annotated[int, Setting("webchat.E001")] = 1
-    """Passwords that one process checks at a time. A check occupies a CPU for a large part of a second."""
+    """How many passwords one process checks concurrently. Each check occupies a CPU for a large part of a second."""
 
     MAX_WAITING_SIGN_INS: Annotated[int, Setting("webchat.E001")] = 8
-    """Sign-ins of one process that wait for their check. A further one is answered with 429, unchecked."""
+    """How many sign-ins may wait in one process until their password is checked. A further one gets the status 429, and
+    its password is not checked."""
 
     TRUSTED_PROXIES: Annotated[
         Sequence[str],
