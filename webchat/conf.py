@@ -20,8 +20,7 @@ class WebchatSettings(AppSettings):
     PREFIX = "WEBCHAT_"
 
     HEARTBEAT_INTERVAL: Annotated[float, Setting("webchat.E001")] = 15.0
-    """How often a socket sends a heartbeat, looks for missed events, and checks that its user is still signed
-    in."""
+    """How often a socket sends a heartbeat, looks for missed events, and checks that its user is still signed in."""
 
     LOG_CHECK_INTERVAL: Annotated[float, Setting("webchat.E001")] = 2.0
     """How often a process checks the log for events that the channel layer has lost. One query serves all of its
@@ -31,22 +30,25 @@ class WebchatSettings(AppSettings):
     """How long a new socket may take to send `hello`."""
 
     MAX_FRAMES_PER_MINUTE: Annotated[int, Setting("webchat.E001")] = 240
-    """The maximum number of frames that one socket may send per minute. Beyond that, it is closed with 4429."""
+    """The maximum number of frames that one socket may send per minute. Beyond that, the socket is closed with code
+    4429."""
 
     MAX_USER_FRAMES_PER_MINUTE: Annotated[int, Setting("webchat.E001")] = 960
     """The maximum number of frames per minute from all sockets of one user to one process. Beyond that, a socket that
-    continues to send is closed with 4429. A cancel is never refused because of this limit."""
+    continues to send is closed with code 4429. A cancel is never refused because of this limit."""
 
     MAX_SOCKETS_PER_USER: Annotated[int, Setting("webchat.E001")] = 50
     """The maximum number of open sockets of one user in one process. A further socket gets the error `too_many_sockets`
-    and is closed with 4429."""
+    and is closed with code 4429."""
 
     MAX_POSTS_PER_MINUTE: Annotated[int, Setting("webchat.E001")] = 240
-    """The maximum number of POST requests per minute of one user to one endpoint of the API, in one process. Beyond that, the
-    status is 429. Each endpoint is counted separately, so that other requests cannot use up the limit for cancels."""
+    """The maximum number of POST requests per minute of one user to one endpoint of the API, in one process. Beyond
+    that, the status is 429. Each endpoint is counted separately, so that other requests cannot use up the limit for
+    cancels."""
 
     MAX_BAD_FRAMES: Annotated[int, Setting("webchat.E001")] = 20
-    """The maximum number of invalid frames per minute from one socket. Beyond that, it is closed with 4429."""
+    """The maximum number of invalid frames per minute from one socket. Beyond that, the socket is closed with code
+    4429."""
 
     OUTBOX_FRAMES: Annotated[int, Setting("webchat.E001")] = 256
     """The maximum number of frames that wait for a slow client. Beyond that, streamed text is dropped, and events are
