@@ -11,7 +11,10 @@ from webchat import api_tokens
 
 
 class Command(BaseCommand):
-    """Prints only the token to standard output, so that it can be piped into a file."""
+    """Issues an API token for a user.
+
+    Only the token is printed to standard output, so that it can be redirected to a file.
+    """
 
     help = "Issues an API token for a user and prints it. The token is not stored, so it cannot be shown again."
 
