@@ -117,7 +117,7 @@ class DeadlineAnswer(TypedDict):
 
 
 class SetDeadline(Operation):
-    """Change the limit of a running call, up to the ceiling (T9).
+    """Change the limit of a waiting or running call, up to the ceiling (T9).
 
     Send either `timeout_ms` (the new limit) or `extend_ms` (additional time), but not both.
     """
@@ -136,7 +136,7 @@ class SetDeadline(Operation):
         return self
 
     async def perform(self, requester: Requester) -> Result:
-        """Change the limit through the process that runs the turn."""
+        """Store the new limit, and notify the process that runs the turn."""
         receipt = await services.set_deadline(
             turn_id=requester.turn_id,
             tool_id=requester.tool_id,

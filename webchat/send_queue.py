@@ -140,10 +140,8 @@ class SendQueue:
                 await self._close(self._closing or TRY_AGAIN)
         except TimeoutError:  # also a subclass of OSError, which is ignored below
             raise
-        except (
-            OSError,
-            RuntimeError,
-        ):  # the client has disconnected, for which servers raise different exceptions
+        except (OSError, RuntimeError):
+            # The client has disconnected. Servers raise different exceptions then.
             logger.debug("A frame could not be sent: the socket is closed")
 
     def _give_up(self) -> None:

@@ -26,9 +26,7 @@ from webchat.decorators import policy_for
 if TYPE_CHECKING:  # not at run time, because a project may have a custom user model
     from django.contrib.auth.models import User
 
-TRY_AGAIN_AFTER = timedelta(
-    seconds=5
-)  # the pause that is suggested after too many concurrent sign-ins
+TRY_AGAIN_AFTER = timedelta(seconds=5)  # suggested pause after too many concurrent sign-ins
 _LONGEST_NAME = 255  # length of the column for names in django-axes
 
 

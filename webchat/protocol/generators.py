@@ -23,8 +23,10 @@ SCRIPT = Path("static/webchat/js/net/wire.js")
 _IMPLIED = {"title", "additionalProperties"}
 _WIDTH = 120
 _HEAD = """/**
- * The protocol as the server has it: its constants, and the types of all frames.
- * Made by `python -m webchat.protocol` from `webchat/protocol/` and the events of `turns/core/`: change those.
+ * The constants of the protocol, and the types of all frames.
+ *
+ * `python -m webchat.protocol` generates this module from `webchat/protocol/` and the events in `turns/core/`. Change
+ * those instead.
  */
 """
 _TYPES = {

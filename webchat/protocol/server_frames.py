@@ -128,7 +128,7 @@ class Overview(Frame):
 class Problem(Frame):
     """The server did not accept your frame.
 
-    `code` and `message` say why, and `client_id` or `op_id` is the frame's, if it had one.
+    `code` and `message` say why, and `client_id` or `op_id` is that of the frame, if it had one.
 
     After `server_error` or `unavailable`, it is unknown whether the frame took effect.
     """
