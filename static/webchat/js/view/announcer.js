@@ -83,7 +83,7 @@ export function announcementsOf(before, after, i18n) {
   return spoken;
 }
 
-/** The announcements that are no longer true, because the reason of their notice is gone. @param {State} before @param {State} after @param {I18n} i18n @returns {Array<string>} */
+/** Return the announcements that are no longer true, because the reason of their notice is gone. @param {State} before @param {State} after @param {I18n} i18n @returns {Array<string>} */
 export function withdrawnTexts({ notice }, after, i18n) {
   return notice && notice.id !== after.notice?.id ? [i18n.text(notice.key, notice.params)] : [];
 }
@@ -117,7 +117,7 @@ function turnAnnouncements(before, after, i18n, viewer) {
   return [...spoken, { text, urgent: after.status === "failed" }];
 }
 
-/** The sentences to speak: new answers to spoken words. @param {State} before @param {State} after @returns {Array<string>} */
+/** Return the sentences to speak: new answers to spoken words. @param {State} before @param {State} after @returns {Array<string>} */
 export function spokenAnswers(before, after) {
   if (before.phase !== "ready") return [];
   return changedTurns(before, after).flatMap(([earlier, turn]) =>
@@ -125,7 +125,7 @@ export function spokenAnswers(before, after) {
   );
 }
 
-/** The changed turns, each with its previous state. @param {State} before @param {State} after @returns {Array<[Turn|undefined, Turn]>} */
+/** Return the changed turns, each with its previous state. @param {State} before @param {State} after @returns {Array<[Turn|undefined, Turn]>} */
 function changedTurns(before, after) {
   if (before.turns === after.turns) return [];
   // Usually one of the last turns was changed or added, and the others keep their position.

@@ -10,7 +10,7 @@ import { byId, element, icon, setText } from "./dom.js";
 const KB = 1_000;
 const MB = 1_000_000;
 
-/** The files of a message: images are shown, other files are chips with a download. @param {ReadonlyArray<Attachment>} attachments @param {I18n} i18n @param {string} pattern the URL of a file, with FILE for its id @param {string} [label] */
+/** Return the files of a message: images are shown, other files are chips with a download. @param {ReadonlyArray<Attachment>} attachments @param {I18n} i18n @param {string} pattern the URL of a file, with FILE for its id @param {string} [label] */
 export function attachmentList(attachments, i18n, pattern, label = i18n.text("attached_files")) {
   const list = element("ul", { class: "attachments", "aria-label": label });
   for (const each of attachments) list.append(element("li", {}, fileNode(each, i18n, pattern)));
@@ -34,7 +34,7 @@ function fileNode(attachment, i18n, pattern) {
   return element("a", { class: "attachment-chip", href, download: name }, icon("file"), words, facts);
 }
 
-/** The type and size of a file. @param {Attachment} attachment @param {I18n} i18n */
+/** Return the type and size of a file. @param {Attachment} attachment @param {I18n} i18n */
 function factsOf({ media_type: type, size }, i18n) {
   const kind = (type.split("/").at(-1) ?? "").toUpperCase().replace("PLAIN", i18n.text("file_text"));
   const much = size < MB ? `${Math.max(1, Math.round(size / KB))} kB` : `${i18n.number(size / MB)} MB`;

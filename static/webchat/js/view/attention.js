@@ -42,7 +42,7 @@ export class Attention {
     return turn;
   }
 
-  /** The texts of new questions; empty = none. @param {State} before @param {State} after @param {import("./i18n.js").I18n} i18n */
+  /** Return the texts of new questions; empty = none. @param {State} before @param {State} after @param {import("./i18n.js").I18n} i18n */
   asked(before, after, i18n) {
     const keysBefore = new Set(openQuestions(before));
     const key = before.phase === "ready" ? openQuestions(after).find((each) => !keysBefore.has(each)) : undefined;
@@ -71,7 +71,7 @@ export class Attention {
 const KEY = "webchat-notifications";
 const LONG_MS = 10_000;
 
-/** Whether the turn was so long that the person may have left the page. @param {Turn} turn */
+/** Return whether the turn was so long that the person may have left the page. @param {Turn} turn */
 const wasLong = ({ durationMs }) => (durationMs ?? 0) >= LONG_MS;
 
 /** Notifies a person in another tab, if the person has allowed it with the button. */

@@ -13,7 +13,7 @@ import { setText } from "./dom.js";
 const IDLE = { standing: "", asked: 0, toolsRunning: 0, isQueued: false };
 const AT_WORK = new Set(["running", "cancelling"]);
 
-/** The text of a badge. @param {Badge} badge @param {I18n} i18n */
+/** Return the text of a badge. @param {Badge} badge @param {I18n} i18n */
 export function badgeText({ standing, asked, toolsRunning, isQueued }, i18n) {
   if (standing === "asking") return i18n.count("mark_asking", asked);
   if (standing !== "working") return standing && i18n.text(`mark_${standing}`);
@@ -41,7 +41,7 @@ export function showBadges(badges, readMarks, i18n) {
   }
 }
 
-/** The status of the conversation on this page. @param {State} state @returns {Badge} */
+/** Return the status of the conversation on this page. @param {State} state @returns {Badge} */
 export function standingHere(state) {
   const asked = askedCount(state);
   const turn = activeTurn(state);
@@ -55,7 +55,7 @@ export function standingHere(state) {
   return { ...IDLE, standing: state.turns.at(-1)?.status === "interrupted" ? "interrupted" : "" };
 }
 
-/** The badges on a chat page. @param {State} state @param {string} conversationId the conversation of the page @returns {Map<string, Badge>} */
+/** Return the badges on a chat page. @param {State} state @param {string} conversationId the conversation of the page @returns {Map<string, Badge>} */
 export function badgesOf(state, conversationId) {
   const others = state.otherConversations.map(
     ({ conversationId: id, askedIn, ...badge }) => /** @type {const} */ ([id, { ...badge, asked: askedIn.length }]),

@@ -163,7 +163,7 @@ export class CallDetails {
   }
 }
 
-/** The readable arguments of a call. @param {Call["arguments"]} all @param {import("./i18n.js").I18n} i18n @returns {Array<HTMLElement>} */
+/** Return the readable arguments of a call. @param {Call["arguments"]} all @param {import("./i18n.js").I18n} i18n @returns {Array<HTMLElement>} */
 export function argumentNodes(all, i18n) {
   const parts = all.map(({ name, value }) => {
     const label = name || i18n.text("arguments");

@@ -181,7 +181,7 @@ function shownIn(region) {
   }));
 }
 
-/** The id of a conversation, or the key of a day. @param {Element} entry */
+/** Return the id of a conversation, or the key of a day. @param {Element} entry */
 const idOf = (entry) => /** @type {HTMLElement} */ (entry).dataset.key ?? "";
 
 /** @param {number} ms */

@@ -87,17 +87,17 @@ export function placeAfter(parent, node, previous) {
 
 /** The root of a chat: the document, or the shadow tree of its element in a host page. @typedef {Document|ShadowRoot} Root */
 
-/** The element with this id, which the template guarantees. @template {HTMLElement} T @param {Root} root @param {string} id @param {new () => T} type @returns {T} */
+/** Return the element with this id, which the template guarantees. @template {HTMLElement} T @param {Root} root @param {string} id @param {new () => T} type @returns {T} */
 export function byId(root, id, type) {
   const match = root.getElementById(id);
   if (!(match instanceof type)) throw new Error(`The chat has no #${id}.`);
   return match;
 }
 
-/** The focused element in the tree of this node. From the document, a whole shadow tree is one element. @param {Node} node @returns {Element|null} */
+/** Return the focused element in the tree of this node. From the document, a whole shadow tree is one element. @param {Node} node @returns {Element|null} */
 export const focusedBeside = (node) => /** @type {Root} */ (node.getRootNode()).activeElement ?? null;
 
-/** Whether a text selection begins in this element. The document's own selection ignores shadow trees. @param {Element} element */
+/** Return whether a text selection begins in this element. The document's own selection ignores shadow trees. @param {Element} element */
 export function hasMarked(element) {
   const root = element.getRootNode();
   const own = /** @type {{getSelection?: () => Selection|null}} */ (root).getSelection; // in shadow trees only Chromium has this method
@@ -111,7 +111,7 @@ export function hasMarked(element) {
 /** Read JSON data from the template. @param {Root} root @param {string} id */
 export const jsonIn = (root, id) => JSON.parse(byId(root, id, HTMLScriptElement).text);
 
-/** Whether a key belongs to an input method. In Safari the last Enter follows the composition, and only its code reveals that. @param {KeyboardEvent} event */
+/** Return whether a key belongs to an input method. In Safari the last Enter follows the composition, and only its code reveals that. @param {KeyboardEvent} event */
 export const isComposing = (event) => event.isComposing || event.keyCode === 229;
 
 /** Focus the message field, except on a touch screen, where that opens the keyboard, or in a read-only chat. @param {Root} root @returns {HTMLElement} */

@@ -40,7 +40,7 @@ export class I18n {
     return key in this.#texts;
   }
 
-  /** The time of day of a timestamp. @param {string} at */
+  /** Return the time of day of a timestamp. @param {string} at */
   time(at) {
     this.#times ??= new Intl.DateTimeFormat(this.language, { timeStyle: "short" });
     return this.#times.format(new Date(at));

@@ -13,10 +13,10 @@ const SAID = new Set(["typed", "voice"]);
 /** @param {Turn} turn @returns {Array<import("../state/types.js").TextItem>} */
 const answersOf = ({ items }) => items.flatMap((item) => (item.kind === "agent" ? item : []));
 
-/** Whether a turn has an outcome to act on, even an empty answer. @param {Turn} turn */
+/** Return whether a turn has an outcome to act on, even an empty answer. @param {Turn} turn */
 export const hasOutcome = (turn) => turn.status === "completed" || (isTurnOver(turn.status) && turn.isBegun);
 
-/** The line under the outcome of a turn. An empty answer has no copy button. @param {Turn} turn @param {I18n} i18n */
+/** Return the line under the outcome of a turn. An empty answer has no copy button. @param {Turn} turn @param {I18n} i18n */
 export function answerActions(turn, i18n) {
   const text = answersOf(turn)
     .map((answer) => answer.text)
@@ -26,14 +26,14 @@ export function answerActions(turn, i18n) {
   return element("div", { class: "message-actions" }, ...copy, ...againButton(turn, i18n), facts);
 }
 
-/** The line under a person's message. Messages sent by a button or an agent cannot be edited. @param {Turn} turn @param {string} text @param {I18n} i18n */
+/** Return the line under a person's message. Messages sent by a button or an agent cannot be edited. @param {Turn} turn @param {string} text @param {I18n} i18n */
 export function messageActions(turn, text, i18n) {
   const copy = copyButton(i18n, () => text, i18n.text("copy_message"));
   const edit = SAID.has(turn.source) ? [editButton(turn.id, text, i18n)] : [];
   return element("div", { class: "message-actions" }, copy, ...edit);
 }
 
-/** The button for earlier versions of a message and their answers. @param {Turn} turn @param {I18n} i18n */
+/** Return the button for earlier versions of a message and their answers. @param {Turn} turn @param {I18n} i18n */
 export function versionsButton(turn, i18n) {
   const button = element("button", { class: "message-action turn-versions", type: "button", "aria-expanded": "false" });
   button.textContent = i18n.count("earlier_versions", turn.version - 1);
@@ -60,7 +60,7 @@ function againButton(turn, i18n) {
   return [button];
 }
 
-/** The time of the last text, the duration and the tokens. @param {Turn} turn @param {I18n} i18n */
+/** Return the time of the last text, the duration and the tokens. @param {Turn} turn @param {I18n} i18n */
 export function factsOf(turn, i18n) {
   const at = turn.items.flatMap((item) => ("at" in item ? item : [])).at(-1)?.at;
   const time = at ? i18n.time(at) : "";

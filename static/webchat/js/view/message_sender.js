@@ -61,7 +61,7 @@ export class MessageSender {
     else this.#composer.insert(text);
   }
 
-  /** Whether a message only begins with a cancel word while something runs. @param {string} text */
+  /** Return whether a message only begins with a cancel word while something runs. @param {string} text */
   #isDoubtful(text) {
     return isAtWork(this.#conversation.state) && this.#stopWords.isDoubtful(text);
   }
@@ -116,13 +116,13 @@ export class StopWords {
     this.#whole = patterns.map((pattern) => new RegExp(`^(?:${pattern})$`, "u"));
   }
 
-  /** Whether a message begins with a cancel word but continues, so that only its author knows whether it is meant to stop. @param {string} text */
+  /** Return whether a message begins with a cancel word but continues, so that only its author knows whether it is meant to stop. @param {string} text */
   isDoubtful(text) {
     const words = normalised(text);
     return this.#openers.some((opener) => words.startsWith(opener)) && !this.isStop(text);
   }
 
-  /** Whether a message asks to stop, and nothing else. @param {string} text */
+  /** Return whether a message asks to stop, and nothing else. @param {string} text */
   isStop(text) {
     if (text.length > MAX_LENGTH) return false;
     const words = normalised(text);
@@ -148,7 +148,7 @@ export class AnswerWords {
   }
 }
 
-/** The words of a text, separated by single spaces, without accents and punctuation. @param {string} text */
+/** Return the words of a text, separated by single spaces, without accents and punctuation. @param {string} text */
 function normalised(text) {
   const letters = text.toLowerCase().normalize("NFKD").replace(LEFT_OUT, "").normalize("NFKC");
   return letters

@@ -215,7 +215,7 @@ export class QuestionPanel {
     this.#setRead();
   }
 
-  /** The number of displayed lines of the arguments. */
+  /** Return the number of displayed lines of the arguments. */
   #lines() {
     return [...this.#input.querySelectorAll("pre")].reduce((lines, part) => {
       const { lineHeight, paddingBlockStart, paddingBlockEnd } = getComputedStyle(part);

@@ -116,7 +116,7 @@ const ROW_PX = 90;
 /** @param {Turn} turn */
 const weightOf = (turn) => 1 + turn.items.length;
 
-/** The turns on both sides of one turn, as many as the weight allows. At an end, the other side gets the rest. @param {ReadonlyArray<Turn>} turns @param {number} centre @returns {Range} */
+/** Return the turns on both sides of one turn, as many as the weight allows. At an end, the other side gets the rest. @param {ReadonlyArray<Turn>} turns @param {number} centre @returns {Range} */
 export function rangeAround(turns, centre) {
   const middle = turns[centre];
   if (!middle) return { from: 0, to: 0 };
@@ -152,7 +152,7 @@ export class TurnHeights {
     return height;
   }
 
-  /** The turn at this distance from the top. @param {ReadonlyArray<Turn>} turns @param {number} distance */
+  /** Return the turn at this distance from the top. @param {ReadonlyArray<Turn>} turns @param {number} distance */
   at(turns, distance) {
     let height = 0;
     const place = turns.findIndex((turn) => {

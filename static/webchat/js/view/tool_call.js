@@ -136,7 +136,7 @@ export class ToolCallElement extends HTMLElement {
     this.#label(view.i18n.text("card_label", { tool: toolLabel(call), state: spoken }));
   }
 
-  /** The background work of the call, until it has ended too. @param {Call} call @param {import("../state/types.js").Work} work @param {View} view */
+  /** Return the background work of the call, until it has ended too. @param {Call} call @param {import("../state/types.js").Work} work @param {View} view */
   #showWork(call, work, view) {
     this.dataset.tier = "";
     this.#showShare(0, null);
@@ -188,7 +188,7 @@ export class ToolCallElement extends HTMLElement {
     if (isLost || (focused === this.#extend && this.#extend.hidden)) this.focus();
   }
 
-  /** The elapsed share of the limit, or null without a limit. @param {number} elapsed @param {number|null} timeoutMs */
+  /** Return the elapsed share of the limit, or null without a limit. @param {number} elapsed @param {number|null} timeoutMs */
   #showShare(elapsed, timeoutMs) {
     this.#bar.hidden = elapsed === 0 || !timeoutMs;
     if (this.#bar.hidden || !timeoutMs) return;
@@ -240,13 +240,13 @@ export class ToolCallElement extends HTMLElement {
   }
 }
 
-/** The look of the card, which stays active while background work of the call continues. @param {Call} call */
+/** Return the look of the card, which stays active while background work of the call continues. @param {Call} call */
 function shownStatus({ status, stoppingAt, work }) {
   if ((work ?? { stoppingAt }).stoppingAt !== null) return "cancelling";
   return work ? "running" : status;
 }
 
-/** The text and accessible name of its button. @param {Call} call @returns {[string, string]} */
+/** Return the text and accessible name of its button. @param {Call} call @returns {[string, string]} */
 function cancelTexts(call) {
   if (call.work) return ["stop_work", "stop_agent"];
   return canOnlyBeLeft(call) ? ["stop_waiting", "stop_waiting_for"] : ["cancel", "cancel_tool"];

@@ -64,7 +64,7 @@ export class ToolStepElement extends HTMLElement {
     this.#fold();
   }
 
-  /** The cards. Those of a large folded block are created when they are needed. @param {View} view */
+  /** Return the cards. Those of a large folded block are created when they are needed. @param {View} view */
   #drawCards(view) {
     const isFolded = this.#calls.length > FEW && this.#canFold && !this.#isShown();
     /** @type {ToolCallElement|null} */
@@ -101,7 +101,7 @@ export class ToolStepElement extends HTMLElement {
     setText(this.#words, words.filter(Boolean).join(" · "));
   }
 
-  /** Whether all cards are shown. */
+  /** Return whether all cards are shown. */
   #isShown() {
     return this.#isOpen ?? !this.#isOver;
   }
@@ -131,7 +131,7 @@ const isFine = ({ status, work }) => status === "succeeded" && !work;
 const isSame = (calls, before) =>
   calls.length === before.length && calls.every((call, place) => call === before[place]);
 
-/** Whether the viewer and the state of the clocks are unchanged. @param {View} view @param {View|null} before */
+/** Return whether the viewer and the state of the clocks are unchanged. @param {View} view @param {View|null} before */
 const isSameView = (view, before) => view.viewer === before?.viewer && view.frozenAt === before.frozenAt;
 
 /** @param {Call} call */

@@ -189,7 +189,7 @@ export class ChatTranscriptElement extends HTMLElement {
     if (anchor?.part.isConnected) this.scrollTop += topOf(anchor.part) - anchor.top;
   }
 
-  /** The running turn, or else the last one. Unsent messages are below it. @param {State} state @returns {HTMLElement|null} */
+  /** Return the running turn, or else the last one. Unsent messages are below it. @param {State} state @returns {HTMLElement|null} */
   #turnAtHand(state) {
     const active = activeTurn(state);
     if (active === null && state.pendingMessages.length > 0) return this.#pendingMessages;
@@ -197,7 +197,7 @@ export class ChatTranscriptElement extends HTMLElement {
     return (turn && this.#drawn.get(turn.id)?.section) ?? null;
   }
 
-  /** The turn at the reading position, which stays in place while earlier messages are inserted above it. */
+  /** Return the turn at the reading position, which stays in place while earlier messages are inserted above it. */
   #anchor() {
     const edge = this.getBoundingClientRect().top;
     const parts = [...this.querySelectorAll(".turn > *")];
@@ -284,7 +284,7 @@ export class ChatTranscriptElement extends HTMLElement {
   }
 }
 
-/** The agent that last answered before a turn. @param {ReadonlyArray<Turn>} turns @param {number} place */
+/** Return the agent that last answered before a turn. @param {ReadonlyArray<Turn>} turns @param {number} place */
 const agentBefore = (turns, place) =>
   turns.slice(0, place).findLast(({ agent, replacedBy }) => agent && !replacedBy)?.agent ?? "";
 

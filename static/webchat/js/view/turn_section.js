@@ -54,7 +54,7 @@ export function drawParts(drawn, view) {
   }
 }
 
-/** The lines above a message. @param {Drawn} drawn @param {View} view @returns {HTMLElement[]} */
+/** Return the lines above a message. @param {Drawn} drawn @param {View} view @returns {HTMLElement[]} */
 function headNodes({ turn, parts, newAgent }, { i18n }) {
   const head = [];
   if (newAgent) {
@@ -82,7 +82,7 @@ function part(parts, key, make) {
   return created;
 }
 
-/** The items of a turn, with the calls of each step grouped. @param {ReadonlyArray<Item>} items @returns {Array<[Item, ...Item[]]>} */
+/** Return the items of a turn, with the calls of each step grouped. @param {ReadonlyArray<Item>} items @returns {Array<[Item, ...Item[]]>} */
 function steps(items) {
   /** @type {Array<[Item, ...Item[]]>} */
   const groups = [];
@@ -136,7 +136,7 @@ function textNode({ turn, parts }, item, { i18n, fileUrl = "" }) {
   });
 }
 
-/** The streaming text. @param {Drawn} drawn @param {View} view */
+/** Return the streaming text. @param {Drawn} drawn @param {View} view */
 function partialNode({ turn, parts }, { i18n }) {
   const article = part(parts, "partial", () => {
     const created = messageArticle("agent", "", i18n);
@@ -258,7 +258,7 @@ function continueButton(turn, i18n) {
   return button;
 }
 
-/** Whether the agent is working but there is nothing to show yet. @param {Turn} turn */
+/** Return whether the agent is working but there is nothing to show yet. @param {Turn} turn */
 function isThinking(turn) {
   if (isTurnOver(turn.status) || turn.status !== "running" || turn.partial || turn.thoughts) return false;
   return Object.values(turn.calls).every((call) => call.result !== null || call.durationMs !== null);

@@ -300,7 +300,7 @@ export class Voice {
   }
 }
 
-/** Whether the person must press the button each time. @param {Element} button */
+/** Return whether the person must press the button each time. @param {Element} button */
 const isEmbedded = (button) => button.getRootNode() !== document || window.parent !== window;
 
 /** @returns {(new () => Recogniser)|undefined} */
