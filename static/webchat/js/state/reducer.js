@@ -116,7 +116,7 @@ function reduceNumbered(state, frame, clock) {
   const next = { ...state, lastSeq: seq, gap: false, parked: isParked(state, frame) };
   const before = next.turns.find((turn) => turn.id === frame.turn_id);
   const mayFollowEnd = AFTER_END.has(frame.type);
-  if (before ? isTurnOver(before.status) && !mayFollowEnd : mayFollowEnd) return next; // a late event of a turn that is not loaded must not create it
+  if (before ? isTurnOver(before.status) && !mayFollowEnd : mayFollowEnd) return next; // ignore events of ended turns, and late events of turns that are not loaded
   const change = /** @type {import("./turn_events.js").Change|undefined} */ (TURN_CHANGES[frame.type]);
   if (!change || !frame.turn_id) return next;
   return settlePending(withTurn(next, frame, clock, change), frame);
