@@ -73,7 +73,7 @@ def _make_private(name: str) -> None:
     path = Path(name)
     if not path.parent.exists():
         make_directory(path.parent)
-    with suppress(OSError):  # code that opens the file reports the error
+    with suppress(OSError):  # the code that opens the file will report the error
         make_file(path)
     for suffix in ("-wal", "-shm", "-journal"):  # new ones inherit the permissions of the main file
         restrict(path.with_name(path.name + suffix))

@@ -21,7 +21,7 @@ env = environment.Environment()
 env.read_env(env.str("ENV_FILE", str(BASE_DIR / ".env")))
 
 VAR_DIR = Path(env.str("VAR_DIR", str(BASE_DIR / "var"))).resolve()
-with suppress(OSError):  # code that writes there reports the error
+with suppress(OSError):  # the code that writes there will report the error
     private_files.make_directory(VAR_DIR)
 HOST = env.str("HOST", "127.0.0.1")
 PORT = env.int("PORT", 8000)
@@ -134,7 +134,7 @@ def _channel_layer() -> dict[str, Any]:
 
 CHANNEL_LAYERS = {"default": _channel_layer()}
 
-# People
+# Users and passwords
 
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}

@@ -81,7 +81,7 @@ class Member:
         while stream is not None:
             try:
                 line = await stream.readline()
-            except ValueError:  # longer than the reader's buffer
+            except ValueError:  # skip a line that is longer than the reader's buffer
                 continue
             if not line:
                 return

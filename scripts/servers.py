@@ -55,7 +55,7 @@ class Server(ABC):
 
     @property
     def said(self) -> str:
-        """The last lines of its log."""
+        """The end of the server's log."""
         return self._log.read_text("utf-8", "replace")[-2000:]
 
     @property
@@ -179,7 +179,9 @@ class Postgres(Server):
                 os.chown(path, owner.pw_uid, owner.pw_gid)
         if not (self._data / "PG_VERSION").exists():
             self._make_cluster()
-        (self._data / "postmaster.pid").unlink(missing_ok=True)  # left by a server that was killed
+        (self._data / "postmaster.pid").unlink(
+            missing_ok=True
+        )  # a server that was killed leaves it behind
         options = {
             "port": self.port,
             "listen_addresses": "127.0.0.1",

@@ -27,7 +27,10 @@ def client_address(request: HttpRequest) -> str | None:
 
 
 def _is_known(peer: Address | None, proxies: list[Network]) -> bool:
-    """Return whether a peer is a trusted proxy. One without an address connected through a Unix socket of this machine."""
+    """Return whether a peer is a trusted proxy.
+
+    A peer without an address is, because it uses a Unix socket of this machine.
+    """
     return peer is None or any(peer in network for network in proxies)
 
 

@@ -144,7 +144,7 @@ async def active_turns(request: HttpRequest) -> JsonResponse:
     "/turns/{turn_id}", response={200: wire.TurnWithCalls, **api_schemas.ERRORS}, tags=["turns"]
 )
 async def turn(request: HttpRequest, turn_id: str) -> JsonResponse:
-    """Return one turn with its calls."""
+    """Return a turn with its calls."""
     return JsonResponse(
         for_reader(await selectors.get_turn(turn_id=turn_uuid(turn_id), user=user_of(request)))
     )
@@ -158,7 +158,7 @@ async def turn(request: HttpRequest, turn_id: str) -> JsonResponse:
 async def turn_events(
     request: HttpRequest, turn_id: str, after: QueryEx[int, SEQ] = 0
 ) -> JsonResponse:
-    """Return the events of a turn after an event number."""
+    """Return the events of a turn that follow the event number `after`."""
     events, last_seq = await selectors.turn_events(
         turn_id=turn_uuid(turn_id), user=user_of(request), after=after
     )

@@ -238,7 +238,7 @@ def check_sign_in_middleware(**_: Any) -> list[checks.CheckMessage]:
 
 
 def check_apps(**_: Any) -> list[checks.CheckMessage]:
-    """Check that the apps below webchat are installed."""
+    """Check that the apps that webchat depends on are installed."""
     return setting_rules.check_apps("webchat", "governance", "turns", check_id="webchat.E022")
 
 

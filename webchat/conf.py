@@ -59,7 +59,7 @@ class WebchatSettings(AppSettings):
     `WEBCHAT_OUTBOX_FRAMES`."""
 
     SEND_TIMEOUT: Annotated[float, Setting("webchat.E001")] = 20.0
-    """How long sending one frame may take before a client that does not read is disconnected (1013)."""
+    """How long it may take to send one frame. After that, a client that does not read is disconnected with code 1013."""
 
     MAX_INLINE_EVENT_BYTES: Annotated[int, Setting("webchat.E001", kind="bytes")] = 32_768
     """The maximum size of an event that is sent through the channel layer. For a larger one, only its number is sent,

@@ -107,7 +107,7 @@ class Subscription:
             await self._send_live_text(requester)
 
     async def answer(self, frame: ClientFrame) -> None:
-        """Answer a frame that follows `hello`."""
+        """Respond to a frame that follows `hello`."""
         if isinstance(frame, Ack):
             self._send_queue.acknowledge(frame.received)
             return
@@ -161,7 +161,7 @@ class Subscription:
             await self._resync(turn_id, await self._requester())
 
     async def check_rights(self) -> None:
-        """Raise if the user is signed out or may no longer see the conversation."""
+        """Raise an exception if the user is signed out or may no longer see the conversation."""
         requester = await self._requester()
         await selectors.get_conversation(conversation_id=self._conversation_id, user=requester.user)
 
@@ -499,7 +499,7 @@ class ChatConsumer(AsyncWebsocketConsumer):
             await self._join()
             await self._guarded(self.subscription.send_heartbeat())
             if not self.has_layer and await broadcast.is_layer_available():
-                self.send_queue.close(TRY_AGAIN)  # the layer is back, so a new socket can join
+                self.send_queue.close(TRY_AGAIN)  # a new socket can now join its groups
 
     def _close_feed(self) -> None:
         if self.groups_joined:

@@ -121,7 +121,7 @@ def _closed(text: str) -> str:
 
 @cache
 def _parser() -> Any:
-    from markdown_it import MarkdownIt  # noqa: PLC0415 - most processes that start export nothing
+    from markdown_it import MarkdownIt  # noqa: PLC0415 - most processes never export
 
     return MarkdownIt("commonmark").disable("inline")
 

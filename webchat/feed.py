@@ -40,8 +40,8 @@ class RecentDeltas:
     def add(self, delta: Mapping[str, Any]) -> bool:
         """Add a piece, and return whether it was added.
 
-        The first piece of a message replaces the pieces of the previous one. A piece of a complete message is not added.
-        The channel layer may deliver such a piece after the whole message was read from the log.
+        The first piece of a message replaces the pieces of the previous one. A late piece, whose message is already
+        complete, is not added. The channel layer may deliver one after the whole message was read from the log.
         """
         if self.is_late(delta):
             return False

@@ -1,8 +1,8 @@
 """Renders the finished blocks of a streaming answer once for all sockets that requested HTML.
 
 A block is finished when no further text can change it. `GrowingText` decides when to search for finished blocks, and
-`finished_length` performs the search. The message at the end contains the HTML of the whole text and replaces these
-blocks.
+`finished_length` performs the search. The message that completes the answer contains the HTML of the whole text and
+replaces these blocks.
 """
 
 import asyncio
@@ -245,7 +245,7 @@ class GrowingText:
             self.give_up()
 
     def give_up(self) -> None:
-        """Stop searching. The message at the end will contain the rest."""
+        """Stop searching. The message that completes the answer will contain the rest."""
         self._begin("")
         self._is_given_up = True
 
@@ -336,7 +336,7 @@ def _is_blank(line: str) -> bool:
 @cache
 def _parser() -> "MarkdownIt":
     """Return a parser for blocks without inline markup. It has the same block rules as `markdown_rules`."""
-    from markdown_it import MarkdownIt  # noqa: PLC0415 - most processes that start parse nothing
+    from markdown_it import MarkdownIt  # noqa: PLC0415 - most processes never parse Markdown
 
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
     parser.core.ruler.enableOnly(["normalize", "block"])

@@ -119,7 +119,7 @@ class LogPoller:
         )
 
     async def _until_due(self) -> None:
-        """Wait for the next poll, but stop waiting when the layer fails."""
+        """Wait until the next poll is due, an event triggers it, or the layer fails."""
         now = asyncio.get_running_loop().time
         due = now() + app_settings.LOG_CHECK_INTERVAL
         while (seconds := due - now()) > 0 and not self._has_no_layer and not self._wakeup.is_set():

@@ -63,7 +63,7 @@ rendered = RenderedBlocks(CACHE)
 
 
 def _render_block(text: str) -> str:
-    from webchat import markdown_rules  # noqa: PLC0415 - most processes that start render nothing
+    from webchat import markdown_rules  # noqa: PLC0415 - most processes never render Markdown
 
     return markdown_rules.render(text)
 

@@ -45,7 +45,7 @@ def ContentSecurityPolicyMiddleware(get_response: GetResponse) -> GetResponse:  
 
 
 @sync_and_async_middleware
-def AdminLookupsMiddleware(get_response: GetResponse) -> GetResponse:  # noqa: N802 - the same
+def AdminLookupsMiddleware(get_response: GetResponse) -> GetResponse:  # noqa: N802 - Django's names for middleware
     """Handle requests to admin lists whose filters or searches contain values that the database cannot compare.
 
     Without this middleware, these requests would end with status 500. NUL characters in query strings are always

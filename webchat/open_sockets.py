@@ -43,12 +43,12 @@ def count_for_user(user_id: Any) -> int:
 
 
 def note_overflow() -> None:
-    """Count one case of a client that reads too slowly."""
+    """Count an overflow of a send queue, which happens if its client reads too slowly."""
     _counts["overflow"] += 1
 
 
 def overflow_count() -> int:
-    """Return how often a client of this process read too slowly."""
+    """Return how often a send queue of this process overflowed."""
     return _counts["overflow"]
 
 

@@ -228,7 +228,7 @@ CHAT_TEXTS: dict[str, Promise] = {
     "back": _("All conversations"),
     "back_asked_one": _("All conversations: another one is waiting for your decision"),
     "back_asked_other": _("All conversations: others are waiting for {n} decisions"),
-    # Spoken by the live regions
+    # Announcements in the live regions, for screen readers
     "say_asked": _("{tool} is waiting for your decision."),
     "say_asked_by": _("{agent} is waiting for your decision on {tool}."),
     "say_asked_elsewhere": _("Another conversation is waiting for your decision."),
@@ -400,7 +400,7 @@ CHAT_TEXTS: dict[str, Promise] = {
     "limit_idle_changed_by": _("idle limit changed to {limit} by {by}"),
     "limit_changed": _("limit changed to {limit}"),
     "limit_changed_by": _("limit changed to {limit} by {by}"),
-    # Who ended it
+    # Who or what ended a call or a turn
     **{f"by_{reason}": _(reason.row.on_page) for reason in CancelReason},
     "by_name": _("by {by}"),
     "by_admin_named": _("by an admin ({by})"),

@@ -111,7 +111,7 @@ def _notify_members(group_ids: Iterable[Any]) -> None:
     members = user_model._default_manager.filter(groups__in=group_ids)
     if hasattr(
         user_model, "is_staff"
-    ):  # other users see only their own conversations, in whatever groups they are
+    ):  # other users see only their own conversations, regardless of their groups
         members = members.filter(is_staff=True)
     notify_users(members.values_list("pk", flat=True))
 

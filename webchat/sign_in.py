@@ -102,7 +102,7 @@ class SignInBackend(ModelBackend):
 
 
 class QueuedHasher(BasePasswordHasher):
-    """A mixin for hashers that hashes inside `password_check`, even when a form sets or changes a password.
+    """A mixin that makes a hasher work inside `password_check`, even when a form sets or changes a password.
 
     Inside a transaction, it does not wait for a slot, because other writers could be waiting for that transaction.
     """

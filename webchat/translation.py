@@ -29,7 +29,7 @@ async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
 
 
 def language_of(scope: Any) -> str:
-    """Return the language of a socket's user. Like for a request, the cookie comes first, then `Accept-Language`.
+    """Return the language of a socket's user. As for an HTTP request, the cookie comes first, then `Accept-Language`.
 
     This function reads files, so do not call it on an event loop.
     """

@@ -18,7 +18,7 @@ class Command(BaseCommand):
 
     help = "Issues an API token for a user and prints it. The token is not stored, so it cannot be shown again."
 
-    requires_system_checks = ()  # one check needs a sandbox, which a locked-down systemd unit lacks
+    requires_system_checks = ()  # one system check needs a sandbox, which a locked-down systemd unit does not allow
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Add the arguments for the user and the name of the token."""

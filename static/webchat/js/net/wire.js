@@ -70,7 +70,7 @@ export const EVENTS_AFTER_END = Object.freeze(["cancel_acknowledged", "history_r
  */
 
 /**
- * Another conversation that is not idle. `asked_in` has the id of the conversation of each of its open questions. `tools_running` is the number of its running calls. `is_queued` is true if all its unfinished turns are still queued.
+ * Another conversation that is not idle. `asked_in` has the ids of the conversations that ask its open questions. `tools_running` is the number of its running calls. `is_queued` is true if all its unfinished turns are still queued.
  *
  * @typedef {Readonly<{conversation_id: string, standing: "asking"|"parked"|"working"|"interrupted", asked_in: ReadonlyArray<string>, tools_running: number, is_queued: boolean}>} BusyConversation
  */
@@ -336,7 +336,7 @@ export const EVENTS_AFTER_END = Object.freeze(["cancel_acknowledged", "history_r
  */
 
 /**
- * All activity outside this conversation, sent soon after each `welcome` and whenever it has changed. Each frame replaces the previous one. `conversations` lists your other conversations that are not idle. Their `standing` is `asking`, `parked`, `working` or `interrupted`. `asked_in` has the id of the conversation of each of their open questions. `tools_running` is the number of their running calls, and `is_queued` is true if all their unfinished turns are still queued. `questions` lists the open questions of sub-agents that work for this conversation. Decide one with `decide_tool` and the `turn_id` and `tool_id` of the question. `latest` is the conversation with the latest activity, which may be this one. If your list of conversations lacks it or shows another title, request the list again. Also request the list again when `edited_at` changes, which is the last time that you renamed, pinned or deleted a conversation. `background` lists the detached sub-agents of this conversation. Cancel one with `cancel_turn` and its `turn_id`. `forms` lists the open forms of sub-agents' running calls. Answer one with `answer_tool`.
+ * All activity outside this conversation, sent soon after each `welcome` and whenever it has changed. Each frame replaces the previous one. `conversations` lists your other conversations that are not idle. Their `standing` is `asking`, `parked`, `working` or `interrupted`. `asked_in` has the ids of the conversations that ask their open questions, one for each question. `tools_running` is the number of their running calls, and `is_queued` is true if all their unfinished turns are still queued. `questions` lists the open questions of sub-agents that work for this conversation. Decide one with `decide_tool` and the `turn_id` and `tool_id` of the question. `latest` is the conversation with the latest activity, which may be this one. If your list of conversations lacks it or shows another title, request the list again. Also request the list again when `edited_at` changes, which is the last time that you renamed, pinned or deleted a conversation. `background` lists the detached sub-agents of this conversation. Cancel one with `cancel_turn` and its `turn_id`. `forms` lists the open forms of sub-agents' running calls. Answer one with `answer_tool`.
  *
  * @typedef {Readonly<{type: "overview", conversations: ReadonlyArray<BusyConversation>, questions: ReadonlyArray<SubAgentQuestion>, latest?: LatestConversation|null, edited_at?: string|null, background?: ReadonlyArray<BackgroundWork>, forms?: ReadonlyArray<SubAgentForm>}>} OverviewFrame
  */
@@ -354,7 +354,7 @@ export const EVENTS_AFTER_END = Object.freeze(["cancel_acknowledged", "history_r
  */
 
 /**
- * Finished blocks of the streaming answer as HTML. They cover its characters from `offset` up to, but not including, `end`. This frame is not in the log, and is sent only if `hello` had `html`. It follows the text of its blocks, and is repeated after a `resync`. Blocks arrive in order. The `message` at the end replaces all of them.
+ * Finished blocks of the streaming answer as HTML. They cover its characters from `offset` up to, but not including, `end`. This frame is not in the log, and is sent only if `hello` had `html`. It follows the text of its blocks, and is repeated after a `resync`. Blocks arrive in order. The `message` that completes the answer replaces all of them.
  *
  * @typedef {Readonly<{type: "text_html", turn_id: string, offset: number, end: number, html: string}>} TextHtmlFrame
  */
