@@ -179,9 +179,7 @@ class Postgres(Server):
                 os.chown(path, owner.pw_uid, owner.pw_gid)
         if not (self._data / "PG_VERSION").exists():
             self._make_cluster()
-        (self._data / "postmaster.pid").unlink(
-            missing_ok=True
-        )  # a server that was killed leaves it behind
+        (self._data / "postmaster.pid").unlink(missing_ok=True)  # left by a killed server
         options = {
             "port": self.port,
             "listen_addresses": "127.0.0.1",

@@ -57,7 +57,7 @@ const BROWSER = {
   isOnline: () => navigator.onLine,
 };
 
-/** One conversation's connection to the server. */
+/** The connection of a conversation to the server. */
 export class Connection {
   #wiring;
   #url = "";
@@ -137,7 +137,7 @@ export class Connection {
     if (this.isReady) this.#probe();
   }
 
-  /** Disconnect permanently with a status. @param {ConnectionStatus} status */
+  /** Disconnect permanently, and report a status. @param {ConnectionStatus} status */
   leave(status) {
     this.#end(status);
   }

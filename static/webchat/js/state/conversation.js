@@ -41,7 +41,7 @@ export class Conversation {
    * @type {Map<string, {text: string, attachments: ReadonlyArray<Attachment>}>}
    */
   #withdrawn = new Map();
-  /** Schedules sending unanswered requests again after an error of the server. */
+  /** Sends unanswered requests again, some time after an error of the server. */
   #again = new Backoff(() => this.#sendAgain());
 
   /** @param {(before: State, after: State) => void} onChange @param {(text: string, attachments: ReadonlyArray<Attachment>) => void} onRefused @param {Outbox} outbox */

@@ -314,7 +314,7 @@ export class Chat {
     this.schedule();
   }
 
-  /** Schedule a redraw before the next frame. */
+  /** Schedule a redraw for the next animation frame. */
   schedule() {
     if (this.#isScheduled) return;
     this.#isScheduled = true;

@@ -234,7 +234,8 @@ export class QuestionPanel {
   }
 
   /**
-   * Answer the question from another control, if it is still open. If the call was not fully visible, only show it.
+   * Answer the question from another control, if it is still open. If the call was not fully visible, only show all of
+   * it.
    * @param {"approve"|"deny"} decision
    * @param {string} key
    */

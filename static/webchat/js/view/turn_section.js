@@ -204,8 +204,7 @@ function finishedArticle(turn, item, parts, i18n) {
 }
 
 /**
- * Return the author of a text. In a sub-agent's conversation, the messages with the kind of a person's are those of the
- * parent agent.
+ * Return the author of a text. In a sub-agent's conversation, messages of the kind `user` come from the parent agent.
  * @param {Turn} turn
  * @param {TextItem} item
  */

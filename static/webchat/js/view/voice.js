@@ -19,7 +19,7 @@ import { VoiceLock } from "./voice_lock.js";
  *   is. Neither gets partial transcripts.
  */
 
-/** The parts of the Web Speech API that are used here, because TypeScript's library lacks them.
+/** The types of the Web Speech API that are used here. TypeScript's library lacks them.
  * @typedef {Readonly<{isFinal: boolean, 0: Readonly<{transcript: string}>}>} SpeechResult
  * @typedef {Event & Readonly<{resultIndex: number, results: ArrayLike<SpeechResult>}>} SpeechResultEvent
  * @typedef {EventTarget & {lang: string, continuous: boolean, interimResults: boolean, start(): void, stop(): void, abort(): void}} Recogniser
