@@ -1,4 +1,4 @@
-"""What a release is made of: the files that git tracks, and a README with links for a package page."""
+"""Build hooks of a release. They include exactly the files that git tracks, and adapt the README to a package index."""
 
 import os
 import re
@@ -18,10 +18,13 @@ _ARCHIVE_SECTION = "## Read on\n\nThe documentation is in the source archive of 
 
 
 class PackagePage(MetadataHookInterface):
-    """Takes the repository's address from PROJECT_URL, which only the publisher of a release knows."""
+    """Adds the README and the project's links.
+
+    The address comes from PROJECT_URL, which the publisher of a release sets.
+    """
 
     def update(self, metadata: dict[str, Any]) -> None:
-        """Fill in the README and, if there is an address, the links to the project."""
+        """Set the README and, if there is an address, the links to the project."""
         address = os.environ.get("PROJECT_URL", "").rstrip("/")
         readme = Path(self.root, "README.md").read_text("utf-8")
         text = with_links(readme, address=address) if address else without_links(readme)
@@ -30,17 +33,17 @@ class PackagePage(MetadataHookInterface):
 
 
 class TrackedFiles(BuildHookInterface[Any]):
-    """Puts exactly the tracked files into the source archive, and no others from the directory."""
+    """Puts the tracked files into the source archive, and no other files of the directory."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Include every tracked file."""
+        """Include every tracked file outside the directories in `LEFT_OUT`."""
         for name in tracked_files(Path(self.root)):
             if not name.startswith(LEFT_OUT):
                 build_data["force_include"][str(Path(self.root, name))] = name
 
 
 def urls(address: str) -> dict[str, str]:
-    """Return the links that a package page shows, as GitHub and GitLab name their pages."""
+    """Return the links for a package page. Their paths work on GitHub and GitLab."""
     return {
         "Source": address,
         "Documentation": f"{address}/blob/HEAD/docs/index.md",
@@ -49,18 +52,21 @@ def urls(address: str) -> dict[str, str]:
 
 
 def with_links(readme: str, *, address: str) -> str:
-    """Return the README with absolute addresses."""
+    """Return the README with its relative links and images made absolute."""
     pictures = _IMAGE.sub(rf"![\1]({address}/raw/HEAD/\2)\n\n", readme)
     return _LINK.sub(rf"[\1]({address}/blob/HEAD/\2)", pictures)
 
 
 def without_links(readme: str) -> str:
-    """Return the README without pictures and links, which need the repository."""
+    """Return the README without images and links to files, which only work in the repository."""
     return _LINK.sub(r"\1", _LAST_SECTION.sub(_ARCHIVE_SECTION, _IMAGE.sub("", readme)))
 
 
 def tracked_files(root: Path) -> Iterator[str]:
-    """Yield the files that git tracks, or every file of an unpacked source archive, which is no repository."""
+    """Yield the paths of the files that git tracks.
+
+    In an unpacked source archive, which is not a repository, yield all files.
+    """
     output = (
         _git(root, "ls-files", "-z") if _git(root, "rev-parse", "--show-prefix") == "\n" else ""
     )

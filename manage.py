@@ -12,7 +12,7 @@ def main() -> None:
     """Run one management command."""
     gc.set_threshold(
         50_000, 20, 100
-    )  # with the default, it would walk all imported objects many times
+    )  # with the defaults, the collector would traverse all imported objects many times
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
     execute_from_command_line(sys.argv)
 

@@ -1,4 +1,4 @@
-"""The ASGI application: it routes HTTP to Django, WebSockets to the chat, and the lifespan to the turns."""
+"""The ASGI application: it passes HTTP to Django, WebSockets to the chat, and lifespan events to the turn supervisor."""
 
 import os
 
@@ -7,7 +7,7 @@ from django.core.asgi import get_asgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
-# Django sets itself up here; the imports below need its apps.
+# This call sets Django up. The imports below need its apps to be loaded.
 http_application = get_asgi_application()
 
 from turns.lifespan import LifespanApplication  # noqa: E402

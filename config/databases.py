@@ -1,4 +1,4 @@
-"""Database options for many short writes."""
+"""Database options of the site, chosen for many short writes."""
 
 import sys
 from contextlib import suppress
@@ -8,15 +8,15 @@ from typing import Any
 from governance.private_files import make_directory, make_file, restrict
 
 SQLITE_OPTIONS: dict[str, Any] = {
-    # A transaction that begins as a reader cannot wait for the write lock: it fails immediately.
+    # A transaction that begins with a read cannot wait for the write lock later, and would fail immediately.
     "transaction_mode": "IMMEDIATE",
     "timeout": 20,
-    # FULL: the record of a started tool call survives a power cut.
+    # FULL, so that the record of a started tool call survives a power cut.
     "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;",
 }
 
-# A connection with unacknowledged data is lost after 15 seconds instead of 15 minutes. On an idle connection, the kernel
-# notices the loss after the same time.
+# The kernel gives up a connection after 15 seconds without acknowledgement, instead of 15 minutes. On an idle
+# connection, it detects the loss within the same time.
 LOST_AFTER: dict[str, Any] = {
     "connect_timeout": 5,
     "keepalives_idle": 5,
@@ -24,20 +24,20 @@ LOST_AFTER: dict[str, Any] = {
     "keepalives_count": 2,
     "tcp_user_timeout": 15_000,  # ms
 }
-LONGEST_PAUSE_MS = 5_000  # between two statements of a transaction on PostgreSQL
-# Short, because a pool doubles its pause after each failure, so that callers would wait another minute after an outage of
-# one minute. Once the pool has stopped retrying, the next request starts with a short pause again.
+LONGEST_PAUSE_MS = 5_000  # between two statements of a PostgreSQL transaction
+# Short, because a pool doubles its pause after each failed attempt. After an outage of one minute, callers could
+# otherwise wait another minute. Once the pool has stopped retrying, the next request starts again with a short pause.
 RECONNECT_SECONDS = 2.0
 
 
 def with_options(database: dict[str, Any], *, pool_size: int) -> dict[str, Any]:
-    """Return the settings of a database with the options of its engine."""
+    """Return the settings of a database, completed with the options for its engine."""
     match database["ENGINE"]:
         case "django.db.backends.sqlite3":
             _make_private(str(database["NAME"]))
             options = SQLITE_OPTIONS
         case "django.db.backends.postgresql":
-            # Under ASGI connections come and go with threads; a pool keeps their number bounded.
+            # Under ASGI, connections are opened and closed with their threads. A pool limits their number.
             options = {
                 **LOST_AFTER,
                 "pool": {
@@ -48,7 +48,7 @@ def with_options(database: dict[str, Any], *, pool_size: int) -> dict[str, Any]:
                 },
                 "application_name": _application_name(),
                 # A process that hangs in the middle of a transaction must not keep its locks, because no other process
-                # could then end its turns. Our transactions take milliseconds.
+                # could then end its turns. The site's transactions take milliseconds.
                 "options": f"-c idle_in_transaction_session_timeout={LONGEST_PAUSE_MS}",
             }
         case _:
@@ -57,7 +57,7 @@ def with_options(database: dict[str, Any], *, pool_size: int) -> dict[str, Any]:
 
 
 def _application_name() -> str:
-    """Return what PostgreSQL calls the connections of this process: `turnkeeper web`, or the command of `manage.py`."""
+    """Return the name that PostgreSQL shows for this process, such as `turnkeeper web` or `turnkeeper runner`."""
     program, *arguments = sys.argv
     words = [word for word in arguments if not word.startswith("-")]
     command = words[0] if words and Path(program).stem in {"django-admin", "manage"} else "serve"
@@ -65,13 +65,15 @@ def _application_name() -> str:
 
 
 def _make_private(name: str) -> None:
-    """Create the file and its directory with private rights, because SQLite would make the file readable by everyone."""
+    """Create the file and its directory with private permissions, because SQLite would make the file readable by
+    everyone.
+    """
     if name.startswith((":memory:", "file:")):
         return
     path = Path(name)
     if not path.parent.exists():
         make_directory(path.parent)
-    with suppress(OSError):  # code that opens the file reports the error
+    with suppress(OSError):  # the code that opens the file will report the error
         make_file(path)
-    for suffix in ("-wal", "-shm", "-journal"):  # new files get the rights of the main file
+    for suffix in ("-wal", "-shm", "-journal"):  # new ones inherit the permissions of the main file
         restrict(path.with_name(path.name + suffix))

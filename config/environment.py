@@ -15,10 +15,10 @@ NONE = "none"
 
 
 class Environment(environ.Env):  # type: ignore[misc]  # django-environ is not typed
-    """The environment of the site. It ignores empty values, and names the variable of an invalid one."""
+    """An environment that ignores empty values, and whose errors name the variable with the invalid value."""
 
     def get_value(self, var: str, cast: Any = None, default: Any = None, **options: Any) -> Any:
-        """Return the value of a variable. Raise `ImproperlyConfigured` if it is invalid."""
+        """Return the value of a variable, or the default if it is empty. Raise `ImproperlyConfigured` if it is invalid."""
         text = self.ENVIRON.get(var, "").strip()
         if not text:
             return default
@@ -32,7 +32,8 @@ class Environment(environ.Env):  # type: ignore[misc]  # django-environ is not t
 def read(environment: Mapping[str, str], *apps: type[AppSettings]) -> dict[str, Any]:
     """Return the settings of these apps that the environment sets. Empty values are ignored.
 
-    A name that no app declares is returned too, so that the app's check reports it.
+    A name with an app's prefix that the app does not declare is returned too, so that the app's system check reports
+    it.
 
     Raises:
         ImproperlyConfigured: a value does not have its setting's type.
@@ -46,7 +47,7 @@ def read(environment: Mapping[str, str], *apps: type[AppSettings]) -> dict[str, 
                     values[name] = None
                     continue
                 kind = declared.kind if declared else str
-                # The check lists the valid values of a choice.
+                # Not parsed here, because the system check lists the valid values of a choice.
                 is_choice = isinstance(kind, EnumType)
                 values[name] = _parsed(name, text.strip(), str if is_choice else kind)
     return values
@@ -74,7 +75,7 @@ def _dict(text: str) -> Any:
     }
 
 
-# By kind of setting: the parser of its text, and the hint for the reader.
+# For each type of setting, the parser of its text and the description in the error message.
 _SHAPES: dict[Any, tuple[Callable[[str], Any], str]] = {
     bool: (str, "true or false"),
     int: (str, "a whole number"),

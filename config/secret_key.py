@@ -10,7 +10,7 @@ from governance.private_files import make_directory
 
 
 def read_or_create(path: Path) -> str:
-    """Return the key in `path`. Create it if needed; of several concurrent callers, only one does."""
+    """Return the key in `path`, and create it if needed. Of several concurrent callers, only one creates it."""
     if not path.exists():
         _create(path)
     return path.read_text("ascii")
@@ -22,7 +22,7 @@ def _create(path: Path) -> None:
     try:
         with open(descriptor, "w", encoding="ascii") as file:
             file.write(get_random_secret_key())
-        # A link appears with its whole content, and never replaces the key of another process.
+        # A hard link makes the whole content visible atomically, and never replaces the key of another process.
         os.link(draft, path)
     except FileExistsError:
         pass

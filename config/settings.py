@@ -21,7 +21,7 @@ env = environment.Environment()
 env.read_env(env.str("ENV_FILE", str(BASE_DIR / ".env")))
 
 VAR_DIR = Path(env.str("VAR_DIR", str(BASE_DIR / "var"))).resolve()
-with suppress(OSError):  # code that writes there reports the error
+with suppress(OSError):  # the code that writes there will report the error
     private_files.make_directory(VAR_DIR)
 HOST = env.str("HOST", "127.0.0.1")
 PORT = env.int("PORT", 8000)
@@ -33,10 +33,10 @@ SECRET_KEY = env.str("SECRET_KEY", "") or secret_key.read_or_create(VAR_DIR / "s
 ALLOWED_HOSTS: list[str] = env.list("ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[::1]"])
 CSRF_TRUSTED_ORIGINS: list[str] = env.list("CSRF_TRUSTED_ORIGINS", default=[])
 
-# Off only if no other machine can listen: `make run` switches it off on a loopback address.
+# Turn this off only if no other machine can eavesdrop. `make run` turns it off on a loopback address.
 HTTPS = env.bool("HTTPS", not DEBUG)
 SECURE_SSL_REDIRECT = env.bool("SECURE_SSL_REDIRECT", HTTPS)
-# Health checks of a single process come from inside, without the proxy and its certificate.
+# Health checks reach each process directly over HTTP, without the proxy and its certificate.
 SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^metrics$", r"^readyz$"]
 SECURE_HSTS_SECONDS = env.int("SECURE_HSTS_SECONDS", 31_536_000 if HTTPS else 0)
 SECURE_HSTS_INCLUDE_SUBDOMAINS = HTTPS
@@ -55,7 +55,7 @@ SILENCED_SYSTEM_CHECKS: list[str] = env.list("SILENCED_SYSTEM_CHECKS", default=[
 # Applications
 
 INSTALLED_APPS = [
-    "daphne",  # before staticfiles: its `runserver` serves sockets
+    "daphne",  # before staticfiles, because Daphne's `runserver` also serves WebSockets
     "console.admin_site.ConsoleAdminConfig",  # Django's admin, with the overview as its first page
     "django.contrib.auth",
     "django.contrib.contenttypes",
@@ -64,7 +64,7 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "axes",
     "channels",
-    "ninja",  # its pages of the API's description; without the app they load scripts from another site
+    "ninja",  # without it, the pages of the API description would load scripts from another site
     "governance",
     "turns",
     "webchat",
@@ -121,7 +121,7 @@ REDIS_URL = env.str("REDIS_URL", "")
 def _channel_layer() -> dict[str, Any]:
     if not REDIS_URL:
         return {"BACKEND": "channels.layers.InMemoryChannelLayer"}
-    # An idle subscription is not a broken one, so reads have no time limit.
+    # Reads have no timeout, because a subscription without messages is not broken.
     host = {
         "address": REDIS_URL,
         "socket_timeout": None,
@@ -134,7 +134,7 @@ def _channel_layer() -> dict[str, Any]:
 
 CHANNEL_LAYERS = {"default": _channel_layer()}
 
-# People
+# Users and passwords
 
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
@@ -148,12 +148,13 @@ AUTH_PASSWORD_VALIDATORS = [
 LOGIN_URL = "webchat:login"
 LOGIN_REDIRECT_URL = "/"
 
-# Signing in: after too many failures, a name or address has to wait. Only a few passwords are checked concurrently.
+# Sign-in. After too many failures, a user name or address is locked out for a while. Only a few passwords are checked
+# concurrently.
 AUTHENTICATION_BACKENDS = [
     "axes.backends.AxesStandaloneBackend",
     "webchat.sign_in.SignInBackend",
 ]
-# Setting or changing a password takes a hashing slot, like signing in.
+# Setting or changing a password waits for a hashing slot, just like a sign-in.
 PASSWORD_HASHERS = ["webchat.sign_in.PasswordHasher", *global_settings.PASSWORD_HASHERS[1:]]
 AXES_FAILURE_LIMIT = env.int("SIGN_IN_ATTEMPTS", 20)
 AXES_COOLOFF_TIME = timedelta(minutes=env.int("SIGN_IN_PAUSE_MINUTES", 10))
@@ -161,9 +162,9 @@ AXES_LOCKOUT_PARAMETERS = ["ip_address", "username"]
 AXES_CLIENT_IP_CALLABLE = "webchat.addresses.client_address"
 AXES_LOCKOUT_CALLABLE = "webchat.sign_in.locked_out"
 AXES_USERNAME_CALLABLE = "webchat.sign_in.counted_name"
-# Further attempts neither prolong the lock for the owner of the name nor fill the table.
+# Further attempts during a lockout neither prolong it for the owner of the name nor fill the table.
 AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
-AXES_DISABLE_ACCESS_LOG = True  # a log of successful sign-ins, whose rows would never be deleted
+AXES_DISABLE_ACCESS_LOG = True  # the log of successful sign-ins, whose rows would never be deleted
 AXES_VERBOSE = False
 
 # Language and time
@@ -175,7 +176,7 @@ TIME_ZONE = env.str("TIME_ZONE", "UTC")
 USE_I18N = True
 USE_TZ = True
 
-# Static files: from their source directories, or from STATIC_ROOT after `collectstatic`.
+# Static files are served from their source directories or, if STATIC_ROOT is set, from there after `collectstatic`.
 
 STATIC_URL = "static/"
 STATIC_ROOT = env.str("STATIC_ROOT", "") or None
@@ -185,7 +186,7 @@ WHITENOISE_AUTOREFRESH = DEBUG
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "whitenoise.storage.CompressedStaticFilesStorage"},
-    # Attachments of messages: not served by a web server, and readable only by the server's user.
+    # Attachments of messages. No web server serves them, and only the server's user can read them.
     "attachments": {
         "BACKEND": "django.core.files.storage.FileSystemStorage",
         "OPTIONS": {
@@ -196,7 +197,7 @@ STORAGES = {
     },
 }
 
-# Logging and traces: ids and statuses, without texts of people or results of tools.
+# Logging and tracing. They contain ids and statuses, but no text written by people and no tool results.
 
 _LOG_FORMATS = ("line", "json")
 _log_format = env.str("LOG_FORMAT", "line")
@@ -230,7 +231,8 @@ LOGGING = {
 
 tracing.begin()
 
-# Governance, turns, webchat: two settings under names that other programs also use, then each under its own name.
+# Settings of governance, turns and webchat. Environment variables of the same name set them, and two can also be set
+# with a variable that other programs use.
 
 GOVERNANCE_DEFAULT_TIMEOUT: float | None = env.float("AGENT_TOOL_TIMEOUT", None)
 TURNS_ATTACHMENT_STORAGE = "attachments"

@@ -1,4 +1,4 @@
-"""Traces of the site, sent to the endpoint in OpenTelemetry's environment variables."""
+"""Sends the site's traces to the endpoint in OpenTelemetry's environment variables."""
 
 import os
 
@@ -17,7 +17,7 @@ def begin() -> None:
     if not variables:
         return
     try:
-        # Imported here, so that the site starts quickly, and also without the packages.
+        # Imported here, so that the site starts quickly and also works without these packages.
         from opentelemetry import trace  # noqa: PLC0415
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415
             OTLPSpanExporter,

@@ -1,1 +1,1 @@
-"""The steps behind the Makefile."""
+"""Programs that the Makefile runs."""

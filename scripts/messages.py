@@ -1,8 +1,8 @@
-"""Brings the catalogues of translations up to date with the sources: `make messages`. Needs no gettext programs.
+"""Updates the translation catalogues from the sources (`make messages`), without the gettext programs.
 
-Each package has its own catalogue (`<package>/locale/<language>/LC_MESSAGES/django.po`), with the messages of its
-code and of its templates. New messages are left empty for a translator; messages that are no longer in a source are
-removed.
+Each package has a catalogue for each language (`<package>/locale/<language>/LC_MESSAGES/django.po`), with the messages
+of its code and templates. New messages stay untranslated until a translator fills them in. Messages that no source
+contains any longer are removed.
 """
 
 import ast
@@ -35,11 +35,11 @@ _KEYWORDS: dict[str, tuple[Any, ...] | None] = {
     **dict.fromkeys(("npgettext", "npgettext_lazy"), ((1, "c"), 2, 3)),
 }
 _PLACEHOLDER = re.compile(r"%\(\w+\)[a-z]|\{\w+\}")
-_DATE = datetime(2026, 1, 1, tzinfo=UTC)  # a date in the file would change with every run
+_DATE = datetime(2026, 1, 1, tzinfo=UTC)  # the current date would change the file with every run
 
 
 def main() -> int:
-    """Write every catalogue, and list the untranslated messages."""
+    """Write every catalogue, and print the untranslated messages. Return 1 if there are any."""
     missing = 0
     for package in SOURCES:
         for path in catalogues(package):
@@ -75,7 +75,7 @@ def read(path: Path) -> Catalog:
 
 
 def update(catalog: Catalog, current: Catalog) -> Catalog:
-    """Return a catalogue with exactly the current messages and their existing translations."""
+    """Update a catalogue to exactly the current messages, keep their existing translations, and return it."""
     catalog.update(current, no_fuzzy_matching=True)
     catalog.obsolete.clear()
     catalog.creation_date = catalog.revision_date = _DATE
@@ -108,7 +108,7 @@ def as_mo(catalog: Catalog) -> bytes:
 
 
 def problems(package: str, path: Path) -> Iterator[str]:
-    """Return the problems of a catalogue, one line per message."""
+    """Yield the problems of a catalogue, one line per message."""
     catalog, current = read(path), template(package)
     keys = {_key(message) for message in catalog if message.id}
     source_keys = {_key(message) for message in current if message.id}
@@ -138,12 +138,15 @@ def _files(package: str) -> Iterator[Path]:
 
 
 def _extract(path: Path) -> Iterator[tuple[int, str, list[Any]]]:
-    """Return each call of a gettext function: its line, the function, the arguments; None for a non-literal."""
+    """Yield the line, function name and arguments of each gettext call.
+
+    An argument that is not a literal string is None.
+    """
     text = path.read_text("utf-8")
     if path.suffix == ".html":
         yield from _extract_from_template(text)
         return
-    # Uses the syntax tree, because the tokens of an f-string differ between versions of Python.
+    # The syntax tree is used, because the tokens of an f-string differ between versions of Python.
     calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
     for call in sorted(calls, key=lambda call: (call.lineno, call.col_offset)):
         if (name := _name_of(call.func)) in _KEYWORDS:
@@ -167,7 +170,10 @@ def _name_of(function: ast.expr) -> str:
 
 
 def _texts_of(function: str, arguments: list[Any]) -> tuple[Any, str | None]:
-    """Return a message, or its two forms, and its context; nothing for a non-literal."""
+    """Return a call's message, or its singular and plural forms, and its context.
+
+    If a text is not a literal, return None for both.
+    """
     context = arguments.pop(0) if "pgettext" in function else None
     texts = arguments[: 2 if "ngettext" in function or "npgettext" in function else 1]
     if not texts or not all(isinstance(text, str) and text for text in texts):
@@ -176,7 +182,7 @@ def _texts_of(function: str, arguments: list[Any]) -> tuple[Any, str | None]:
 
 
 def _agrees(message: Message) -> bool:
-    """Whether a translation has the placeholders of its message. The singular form may omit the number."""
+    """Return whether a translation has the placeholders of its message. The singular form may omit the number."""
     ids = _forms(message.id)
     whole = _names(ids[-1])
     forms = [_names(text) for text in _forms(message.string)]
@@ -188,7 +194,7 @@ def _names(text: str) -> list[str]:
 
 
 def _strings(catalog: Catalog) -> dict[Any, Any]:
-    """Return the translated messages for Django; the others stay in the source's language."""
+    """Return the translated messages by key. Django shows the others in the source language."""
     translated = (message for message in catalog if message.id and is_translated(message))
     return {_key(message): _forms(message.string) for message in translated}
 

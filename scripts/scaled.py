@@ -1,4 +1,4 @@
-"""Runs several processes on one machine for a trial: PostgreSQL, Redis, two web processes and two runners, with one log."""
+"""Runs a scaled site on one machine for a trial: PostgreSQL, Redis, two web processes and two runners, with one log."""
 
 import asyncio
 import os
@@ -29,7 +29,7 @@ def say(name: str, line: str) -> None:
 
 
 class Member:
-    """One process of the site; it is restarted after a crash."""
+    """A process of the site, which is restarted after a crash."""
 
     def __init__(self, name: str, *command: str, environment: Mapping[str, str]) -> None:
         self.name = name
@@ -39,10 +39,10 @@ class Member:
         self._is_leaving = False
 
     async def run(self) -> None:
-        """Run the process until `end` is called. Raise `RuntimeError` if it keeps failing."""
+        """Run the process until `end` is called. Raise `RuntimeError` if it ends soon after its start."""
         while not self.is_leaving():
             began_at = time.monotonic()
-            # In a separate session, because this process passes Ctrl-C on.
+            # In a separate session, so that Ctrl-C reaches it only through this process.
             self._process = await asyncio.create_subprocess_exec(
                 *self._command,
                 cwd=ROOT,
@@ -81,7 +81,7 @@ class Member:
         while stream is not None:
             try:
                 line = await stream.readline()
-            except ValueError:  # longer than the reader's buffer
+            except ValueError:  # skip a line that is longer than the reader's buffer
                 continue
             if not line:
                 return
@@ -89,7 +89,7 @@ class Member:
 
 
 class WatchedServer:
-    """A server that the members need; it is restarted after a crash."""
+    """A server that the members need, which is restarted after a crash."""
 
     def __init__(self, server: Server) -> None:
         self.name = type(server).__name__.lower()
@@ -97,7 +97,7 @@ class WatchedServer:
         self._is_leaving = False
 
     async def run(self) -> None:
-        """Watch the server until `end` is called. Raise `RuntimeError` if it keeps failing."""
+        """Watch the server until `end` is called. Raise `RuntimeError` if it ends again soon after a restart."""
         restarted_at: float | None = None
         while not self.is_leaving():
             await asyncio.sleep(LOOK_INTERVAL)
@@ -128,14 +128,14 @@ class WatchedServer:
 
 
 class Site:
-    """All members: the first interrupt shuts them down in order, the second kills them."""
+    """All members of a trial. The first interrupt shuts them down gracefully, and the second kills them."""
 
     def __init__(self, members: Sequence[Member | WatchedServer]) -> None:
         self._members = members
         self._interrupts = 0
 
     async def run(self) -> int:
-        """Run until a signal comes; return the exit code."""
+        """Run the members until a signal arrives or one of them fails. Return the exit code."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._interrupted)
@@ -164,7 +164,7 @@ class Site:
 
 
 def members(environment: Mapping[str, str], *, host: str, port: int) -> list[Member]:
-    """Return the processes of the site: the runners first, so that no turn waits for them."""
+    """Return the processes of the site. The runners come first, so that they are ready before the first turn."""
     python = sys.executable
     runners = [
         Member(
@@ -186,7 +186,9 @@ def members(environment: Mapping[str, str], *, host: str, port: int) -> list[Mem
 
 
 def prepare(environment: Mapping[str, str], *, var: Path) -> None:
-    """Migrate and create the demo users in separate processes, so that this one needs no settings."""
+    """Migrate the database and create the demo users in separate processes, so that this process needs no Django
+    settings.
+    """
     for arguments in (
         ("migrate", "--verbosity", "0"),
         ("create_demo_users", "--credentials", str(var / "credentials.txt")),
@@ -198,7 +200,10 @@ def prepare(environment: Mapping[str, str], *, var: Path) -> None:
 
 
 def own(kind: type[Postgres | Redis], directory: Path, *, instead: str) -> Server:
-    """Make a server. Raise `RuntimeError` if its program is missing; the variable `instead` can name another server."""
+    """Return a server that stores its files in `directory`. Raise `RuntimeError` if its program is not installed.
+
+    `instead` is the variable that can name another server. The error message mentions it.
+    """
     try:
         return kind(directory / kind.__name__.lower())
     except NotInstalled as missing:
@@ -210,7 +215,7 @@ def main() -> int:
     environ.Env.read_env(os.environ.get("ENV_FILE") or str(ROOT / ".env"))
     open_up()
     environment = {**os.environ, "TURNS_DISPATCHER": "runners", "PYTHONUNBUFFERED": "1"}
-    # All processes are on this machine, so they reach the same files.
+    # The silenced warning is about shared files. All processes are on this machine, so they see the same files.
     environment["SILENCED_SYSTEM_CHECKS"] = (
         environment.get("SILENCED_SYSTEM_CHECKS") or "turns.W008"
     )
@@ -218,7 +223,7 @@ def main() -> int:
     var = Path(os.environ.get("VAR_DIR") or ROOT / "var").resolve()
     servers: list[Server] = []
     try:
-        # As the settings do, so that the directory is private before a server checks it.
+        # The settings also do this, but the directory must be private before a server stores files in it.
         with suppress(OSError):
             make_directory(var)
         for variable, kind in (("DATABASE_URL", Postgres), ("REDIS_URL", Redis)):

@@ -1,6 +1,6 @@
-"""PostgreSQL and Redis servers from installed programs, for trials, measurements and fault tests.
+"""Starts the installed PostgreSQL and Redis as servers for trials, measurements and fault tests.
 
-A server can be started and suspended, and ends at the latest with this process.
+A server can be suspended and resumed. It ends with this process at the latest.
 """
 
 import ctypes
@@ -36,7 +36,7 @@ class NotInstalled(Exception):
 
 
 class Server(ABC):
-    """A server process that ends with this one. It listens on a free loopback port and asks for a password."""
+    """A server process that ends with this process. It listens on a free loopback port and requires a password."""
 
     crash_signal: ClassVar[signal.Signals] = signal.SIGKILL
 
@@ -50,12 +50,12 @@ class Server(ABC):
 
     @property
     def exit_code(self) -> int | None:
-        """The exit code, negative for a signal; None while it runs."""
+        """The exit code, which is negative after a signal; None while the server runs or before its start."""
         return None if self._process is None else self._process.poll()
 
     @property
     def said(self) -> str:
-        """The last lines of its log."""
+        """The end of the server's log."""
         return self._log.read_text("utf-8", "replace")[-2000:]
 
     @property
@@ -64,8 +64,10 @@ class Server(ABC):
         """The server's URL, including the password."""
 
     def start(self) -> None:
-        """Start the server or resume a suspended one, and wait until it answers. Raise `RuntimeError` with its log if
-        it does not.
+        """Start the server, or resume a suspended one, and wait until it responds.
+
+        Raises:
+            RuntimeError: the server ended or did not respond in time. The message is the end of its log.
         """
         if self._process is None or self._process.poll() is not None:
             self._process = self._spawn(self._command())
@@ -78,7 +80,7 @@ class Server(ABC):
             time.sleep(0.02)
 
     def stop(self, number: signal.Signals = signal.SIGINT) -> None:
-        """End the server with a signal, by default in an orderly way, and wait for its end."""
+        """Send the server a signal, by default SIGINT, and wait until it ends. Kill it if it does not end in time."""
         if self._process is None:
             return
         self.signal(signal.SIGCONT)
@@ -91,11 +93,11 @@ class Server(ABC):
         self._process = None
 
     def crash(self) -> None:
-        """Kill the server, as a power cut of its machine would."""
+        """End the server immediately, without an orderly shutdown."""
         self.stop(self.crash_signal)
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to it and its children: SIGSTOP suspends it, SIGCONT resumes it."""
+        """Send a signal to the server and its children, for example SIGSTOP to suspend them or SIGCONT to resume them."""
         if self._process is None:
             return
         self._process.send_signal(number)
@@ -105,11 +107,11 @@ class Server(ABC):
 
     @abstractmethod
     def _command(self) -> Sequence[str]:
-        """Prepare its files, and return the command that starts it."""
+        """Prepare the server's files, and return the command that starts it."""
 
     @abstractmethod
     def _answers(self) -> bool:
-        """Whether the server answers."""
+        """Return whether the server responds."""
 
     @property
     def _log(self) -> Path:
@@ -127,13 +129,13 @@ class Server(ABC):
                 group=self._user and pwd.getpwnam(self._user).pw_gid,
                 extra_groups=None if self._user is None else [],
                 start_new_session=True,
-                # The only signal that also ends a suspended server; committed data survives.
+                # SIGKILL is the only signal that also ends a suspended server. Committed data survives.
                 preexec_fn=ends_with_us(signal.SIGKILL),
             )
 
 
 class Postgres(Server):
-    """A PostgreSQL cluster. It refuses to run as root, so root runs it as another user.
+    """A PostgreSQL server with its own cluster. PostgreSQL refuses to run as root, so root starts it as another user.
 
     With `is_durable=False`, a commit does not wait for the disk.
     """
@@ -177,7 +179,7 @@ class Postgres(Server):
                 os.chown(path, owner.pw_uid, owner.pw_gid)
         if not (self._data / "PG_VERSION").exists():
             self._make_cluster()
-        (self._data / "postmaster.pid").unlink(missing_ok=True)  # left by a server that was killed
+        (self._data / "postmaster.pid").unlink(missing_ok=True)  # left by a killed server
         options = {
             "port": self.port,
             "listen_addresses": "127.0.0.1",
@@ -204,7 +206,7 @@ class Postgres(Server):
 
 
 def find_postgres() -> Path:
-    """Return the directory with the newest version of PostgreSQL's programs. Raise `NotInstalled`."""
+    """Return the directory with the newest version of PostgreSQL's programs. Raise `NotInstalled` if there is none."""
     program = shutil.which("initdb")
     if program is not None:
         return Path(program).parent
@@ -224,14 +226,15 @@ def _other_user() -> str:
 
 
 def _may_enter(directory: Path) -> bool:
-    """Whether other users can enter this directory."""
+    """Return whether other users can enter this directory."""
     return all(parent.stat().st_mode & 0o001 for parent in directory.parents if parent.exists())
 
 
 def _elsewhere(directory: Path) -> Path:
-    """Return a directory elsewhere, whose name is stored in this one. Raise `RuntimeError` if it no longer exists.
+    """Return a directory that the server's user can enter. Its path is stored in `directory`.
 
-    A cluster that is here, where its user can no longer enter, is moved there.
+    Files of a cluster that are still in `directory` are moved there. Raise `RuntimeError` if a directory chosen earlier
+    is no longer accessible.
     """
     directory.mkdir(parents=True, exist_ok=True)
     note = directory / NOTE
@@ -286,7 +289,7 @@ class Redis(Server):
 
 
 def find_redis() -> str:
-    """Return the program of the Redis server. Raise `NotInstalled`."""
+    """Return the path of the Redis server program. Raise `NotInstalled` if there is none."""
     program = shutil.which("redis-server")
     if program is None:
         raise NotInstalled("Redis: install redis-server")
@@ -298,7 +301,7 @@ S = TypeVar("S", bound=Server)
 
 @contextmanager
 def passing(kind: Callable[[Path], S]) -> Iterator[S]:
-    """Run a temporary server. Raise `NotInstalled` if its program is missing."""
+    """Run a temporary server for the duration of the context. Raise `NotInstalled` if its program is missing."""
     with tempfile.TemporaryDirectory(prefix="turnkeeper-", ignore_cleanup_errors=True) as directory:
         server = kind(Path(directory))
         try:
@@ -309,7 +312,7 @@ def passing(kind: Callable[[Path], S]) -> Iterator[S]:
 
 
 def are_installed() -> bool:
-    """Whether both servers can be started here."""
+    """Return whether the programs of both servers are installed."""
     try:
         find_postgres()
         find_redis()
@@ -319,8 +322,10 @@ def are_installed() -> bool:
 
 
 def free_port() -> int:
-    """Return an unused port of the loopback address, outside the kernel's ephemeral range. Otherwise a client that
-    keeps reconnecting to a stopped server could get the server's port and be connected to itself.
+    """Return an unused port of the loopback address, outside the kernel's ephemeral range.
+
+    From that range, a client that keeps reconnecting to a stopped server could get the server's port and connect to
+    itself.
     """
     while True:
         port = random.SystemRandom().choice(_PORTS)
@@ -330,7 +335,7 @@ def free_port() -> int:
 
 
 def ends_with_us(number: signal.Signals) -> Callable[[], None]:
-    """Return a function that a child runs first: it asks the kernel for a signal when the parent dies (Linux)."""
+    """Return a `preexec_fn` with which a child receives the signal when this process dies (only on Linux)."""
     libc = ctypes.CDLL(None)
     parent = os.getpid()
 
@@ -344,7 +349,10 @@ def ends_with_us(number: signal.Signals) -> Callable[[], None]:
 
 
 def _children(parent: int) -> list[int]:
-    """Return the child processes, each of which may lead its own process group."""
+    """Return the ids of the child processes.
+
+    They are signalled one by one, because each may lead its own process group.
+    """
     children = Path(f"/proc/{parent}/task/{parent}/children")
     return [int(pid) for pid in children.read_text().split()] if children.exists() else []
 

@@ -1,6 +1,7 @@
-"""Writes the lines of `docs/settings/` from the fields that declare the settings.
+"""Writes the table rows in `docs/settings/` from the fields that declare the settings.
 
-`python -m scripts.settings_docs` updates the pages. A new setting gets its line below the setting declared before it.
+`python -m scripts.settings_docs` updates the pages. The row of a new setting is inserted below that of the setting
+declared before it.
 """
 
 import ast
@@ -27,7 +28,7 @@ _SENTENCE_END = re.compile(r"( \([A-Z]\d+\))?\.$")  # including the promise that
 
 
 def refresh(page: str, app: type[AppSettings]) -> str:
-    """Return a page with the current line of every declared setting, and of no other."""
+    """Return a page with an up-to-date row for every declared setting, and without rows for others."""
     lines = page.split("\n")
     sentences = dict(_sentences(app))
     at = next(number for number, line in enumerate(lines) if line.startswith("|---"))
@@ -49,7 +50,7 @@ def refresh(page: str, app: type[AppSettings]) -> str:
 
 
 def row_of(setting: DeclaredSetting, sentence: str) -> str:
-    """Return the line of a setting in its table."""
+    """Return the table row of a setting."""
     kind = setting.rule.kind or _KINDS.get(setting.kind) or _kind_of(setting.kind)
     cells = (
         f"`{setting.full_name}`",
@@ -62,7 +63,7 @@ def row_of(setting: DeclaredSetting, sentence: str) -> str:
 
 
 def _sentences(app: type[AppSettings]) -> Iterator[tuple[str, str]]:
-    """Yield the name and docstring of each field, in one line."""
+    """Yield the name of each field, and its docstring on one line without the final full stop."""
     for holder in app.HOLDERS:
         [definition] = ast.parse(inspect.getsource(holder)).body
         for field, below in pairwise(ast.iter_child_nodes(definition)):

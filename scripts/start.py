@@ -21,7 +21,7 @@ from django.db import connections
 from turns.storage import database_state
 
 ROOT = Path(__file__).resolve().parent.parent
-# As in `turns.chat_models.providers`, which cannot be imported before Django has its settings.
+# The same names as in `turns.chat_models.providers`, which cannot be imported before Django has its settings.
 SPEAK_LIKE_OPENAI = [
     "alibaba",
     "cerebras",
@@ -32,10 +32,10 @@ SPEAK_LIKE_OPENAI = [
     "together",
     "zai",
 ]
-# The package that an API needs, and the extra that contains it; every other API is like OpenAI's.
+# The package that each API needs, and the extra that contains it. Every other API needs the same as OpenAI's.
 APIS = {"anthropic": ("anthropic", "anthropic"), "google": ("google.genai", "google")}
 LIKE_OPENAI = ("openai", "openai")
-NEEDS = (  # a variable, the beginning of a value, the package that this needs, and the extra that contains it
+NEEDS = (  # a variable, the beginning of its value, the package that this value needs, and the extra with the package
     *(("AGENT_MODEL", f"{name}:", *needs) for name, needs in APIS.items()),
     ("AGENT_MODEL", "openai", *LIKE_OPENAI),
     *(("AGENT_MODEL", f"{name}:", *LIKE_OPENAI) for name in SPEAK_LIKE_OPENAI),
@@ -52,8 +52,8 @@ OPENED = {
 
 
 def main() -> None:
-    """Prepare the site, then serve it until a signal comes."""
-    gc.set_threshold(50_000, 20, 100)  # as in manage.py
+    """Prepare the site, then serve it until a signal arrives."""
+    gc.set_threshold(50_000, 20, 100)  # see manage.py for the reason
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
     environ.Env.read_env(os.environ.get("ENV_FILE") or str(ROOT / ".env"))
     open_up()
@@ -63,19 +63,23 @@ def main() -> None:
     call_command("migrate", verbosity=0)
     call_command("create_demo_users", credentials=settings.VAR_DIR / "credentials.txt")
     connections.close_all()
-    # In this process, which replaced make's shell, so that Ctrl-C reaches the server and no process is left over.
-    # With checks, which warn, for example, of commands without a sandbox, and refuse to start with errors.
+    # The server runs in this process, which replaced make's shell, so that Ctrl-C reaches it and no process is left
+    # behind. The system checks run too: they warn, for example, about commands without a sandbox, and an error prevents
+    # the start.
     call_command("serve", skip_checks=False)
 
 
 def refuse_unusable_database() -> None:
-    """Raise `CommandError` with the reason if the database cannot be used, before anything in it is changed."""
+    """Raise `CommandError` with the reason if the database cannot be used. Nothing in it has been changed yet."""
     if problem := database_state.problem(is_own=True):
         raise CommandError(problem)
 
 
 def install_chosen_extras() -> None:
-    """Install the extras that the environment requires, and print the variable that requires each."""
+    """Install the extras that the environment variables require, and print which variable requires each.
+
+    Exit if that fails.
+    """
     for variable, value, extra in chosen_extras(os.environ):
         beginning = value.partition(":")[0].strip('{"')
         print(f"{variable}={beginning} needs the packages of EXTRAS={extra}.", flush=True)
@@ -98,14 +102,17 @@ def chosen_extras(environment: Mapping[str, str]) -> Iterator[tuple[str, str, st
 
 
 def needs_of_endpoints(value: str) -> Iterator[tuple[str, str]]:
-    """Yield the package and the extra that each endpoint needs. An invalid value is reported later, by the settings."""
+    """Yield the package and the extra that each endpoint needs.
+
+    Ignore an invalid value, because the settings report it later.
+    """
     with suppress(ValueError, AttributeError, TypeError):
         for endpoint in json.loads(value).values():
             yield APIS.get(endpoint.get("api"), LIKE_OPENAI)
 
 
 def is_installed(package: str) -> bool:
-    """Whether a package could be imported."""
+    """Return whether a package can be imported."""
     try:
         return find_spec(package) is not None
     except ModuleNotFoundError:  # the parent package is missing too
@@ -113,7 +120,7 @@ def is_installed(package: str) -> bool:
 
 
 def open_up() -> None:
-    """Relax the settings that are safe to relax if only this machine can reach the site: HTTP, and commands."""
+    """Allow HTTP and commands if only this machine can reach the site. Otherwise print a hint about HTTPS."""
     if is_loopback(os.environ.get("HOST") or "127.0.0.1"):
         # Only users of this machine can reach the site, so it needs no certificate and may run commands.
         os.environ.update(
@@ -126,7 +133,7 @@ def open_up() -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a server that listens on `host`."""
+    """Return whether only this machine can reach a server that listens on `host`."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -136,7 +143,7 @@ def is_loopback(host: str) -> bool:
 if __name__ == "__main__":
     try:
         main()
-    except KeyboardInterrupt:  # before the server's handler for Ctrl-C was installed
+    except KeyboardInterrupt:  # pressed before the server's handler for Ctrl-C was installed
         sys.exit(130)
     except CommandError as problem:
         sys.exit(str(problem))

@@ -1,4 +1,4 @@
-"""Runs a command with a temporary PostgreSQL, whose address is in TEST_DATABASE_URL."""
+"""Runs a command with a temporary PostgreSQL server, whose URL it finds in TEST_DATABASE_URL."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The address of a request's client, read through trusted proxies only."""
+"""Finds the address of a request's client, and trusts only headers that known proxies wrote."""
 
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
@@ -6,14 +6,14 @@ from django.http import HttpRequest
 
 from webchat.conf import app_settings
 
-IPV6_PREFIX = 64  # one household or server usually gets a /64, and can use any address in it
+IPV6_PREFIX = 64  # a household or server usually gets a /64 network and can use any address in it
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
 
 def client_address(request: HttpRequest) -> str | None:
-    """Return the client's address, or None if the server does not know it. An IPv6 address becomes its /64 network.
+    """Return the client's address, or None if it is unknown. An IPv6 address is reduced to its /64 network.
 
     `X-Forwarded-For` is read from its end, and only the entries that the proxies in `WEBCHAT_TRUSTED_PROXIES` wrote are
     used, because a client can forge the earlier ones.
@@ -27,7 +27,10 @@ def client_address(request: HttpRequest) -> str | None:
 
 
 def _is_known(peer: Address | None, proxies: list[Network]) -> bool:
-    """Whether a peer is a trusted proxy. A peer without an address connected through a Unix socket of this machine."""
+    """Return whether a peer is a trusted proxy.
+
+    A peer without an address is, because it uses a Unix socket of this machine.
+    """
     return peer is None or any(peer in network for network in proxies)
 
 

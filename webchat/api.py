@@ -1,5 +1,6 @@
-"""Start here: the HTTP API under `/api/`. Each endpoint parses its request, calls one service or selector, and
-answers.
+"""The HTTP API under `/api/`. Start reading here.
+
+Each endpoint parses its request, calls one service or selector, and returns a response.
 """
 
 from dataclasses import asdict
@@ -41,7 +42,7 @@ from webchat.protocol.operation import OPERATIONS, Operation, Requester
 from webchat.rate_limits import check_request_rate
 from webchat.translation import for_reader, in_thread
 
-# In a query thread, because the CSRF token may be in the session, and the session in the database.
+# In a query thread, because the CSRF token may be in the session, and the session may be in the database.
 _check_csrf = run_in_query_thread(check_csrf)
 
 SEQ = P(ge=0, le=2**62)
@@ -58,7 +59,7 @@ EXPORTED = {
     **DESCRIPTION,
     "content": {content_type: {"schema": {}} for _render, _kind, content_type in EXPORTS.values()},
 }
-FILE_TYPE = "application/octet-stream"  # of uploads, which other sites cannot send
+FILE_TYPE = "application/octet-stream"  # for uploads, because a form on another site cannot send it
 _BINARY = {FILE_TYPE: {"schema": {"type": "string", "format": "binary"}}}
 UPLOAD = {"requestBody": {"required": True, "content": _BINARY}}
 _STORED_TYPES = ("image/jpeg", "image/png", "image/webp", "application/pdf", "text/plain")
@@ -67,7 +68,7 @@ UPLOAD_ERRORS = dict.fromkeys((401, 403, 413, 415, 422, 429), api_schemas.ErrorA
 
 
 class JsonParser(Parser):
-    """Reads only JSON bodies, because a form on another site cannot send one."""
+    """A parser that accepts only JSON bodies, because a form on another site cannot send one."""
 
     def parse_body(self, request: HttpRequest) -> Any:
         if request.content_type != "application/json":
@@ -76,13 +77,13 @@ class JsonParser(Parser):
 
 
 class TokenAuth(AuthBase):
-    """`Authorization: Bearer <token>`, for programs."""
+    """Authenticates programs by the header `Authorization: Bearer <token>`."""
 
     openapi_type = "http"
     openapi_scheme = "bearer"
 
     async def __call__(self, request: HttpRequest) -> AbstractBaseUser | None:
-        """Return the user of the token. A wrong token is refused even if the session is valid."""
+        """Return the user of the token, or None without one. An invalid token is refused even if the session is valid."""
         token = api_tokens.bearer_of(request.headers.get("Authorization", ""))
         if token is None:
             return None
@@ -94,7 +95,7 @@ class TokenAuth(AuthBase):
 
 
 class SessionAuth(AuthBase):
-    """Django's session cookie, for pages of this site; unsafe methods need the CSRF token as well."""
+    """Authenticates pages of this site by Django's session cookie. Unsafe methods also need the CSRF token."""
 
     openapi_type = "apiKey"
     openapi_in = "cookie"
@@ -106,7 +107,7 @@ class SessionAuth(AuthBase):
         if not user.is_authenticated or not user.is_active:
             return None
         if request.content_type == "multipart/form-data":
-            # The CSRF check would read the whole form, files included, and leave no body for the view.
+            # The CSRF check would read the whole form, including its files, and leave no body for the view.
             sentence = _("Forms are not accepted here. /api/docs shows what to send.")
             raise Refused(415, "unsupported_media_type", sentence)
         if await _check_csrf(request) is not None:
@@ -123,7 +124,7 @@ api = NinjaAPI(
     urls_namespace="webchat:api",
     auth=[TokenAuth(), SessionAuth()],
     parser=JsonParser(),
-    # No validator badge, so that the page loads nothing from other servers.
+    # Without the validator badge, the page loads nothing from other servers.
     docs=Swagger({"validatorUrl": None, "persistAuthorization": False}),
 )
 api_errors.install(api)
@@ -143,7 +144,7 @@ async def active_turns(request: HttpRequest) -> JsonResponse:
     "/turns/{turn_id}", response={200: wire.TurnWithCalls, **api_schemas.ERRORS}, tags=["turns"]
 )
 async def turn(request: HttpRequest, turn_id: str) -> JsonResponse:
-    """Return one turn with its calls."""
+    """Return a turn with its calls."""
     return JsonResponse(
         for_reader(await selectors.get_turn(turn_id=turn_uuid(turn_id), user=user_of(request)))
     )
@@ -157,7 +158,7 @@ async def turn(request: HttpRequest, turn_id: str) -> JsonResponse:
 async def turn_events(
     request: HttpRequest, turn_id: str, after: QueryEx[int, SEQ] = 0
 ) -> JsonResponse:
-    """Return the events of a turn after an event number."""
+    """Return the events of a turn that follow the event number `after`."""
     events, last_seq = await selectors.turn_events(
         turn_id=turn_uuid(turn_id), user=user_of(request), after=after
     )
@@ -200,7 +201,10 @@ async def agents(request: HttpRequest) -> JsonResponse:
 async def conversations(
     request: HttpRequest, search: str = "", agent: str = "", offset: QueryEx[int, SEQ] = 0
 ) -> JsonResponse:
-    """List up to 200 of your conversations, pinned ones first, then the latest. `search` is part of a title."""
+    """List up to 200 of your conversations: the pinned ones, then the others, newest first.
+
+    `search` matches parts of titles.
+    """
     rows = await selectors.list_conversations(
         user=user_of(request), search=search, agent=agent, offset=offset
     )
@@ -215,7 +219,7 @@ async def conversations(
 async def create_conversation(
     request: HttpRequest, body: api_schemas.NewConversationBody | None = None
 ) -> JsonResponse:
-    """Create a conversation."""
+    """Create a conversation with an optional title, agent and id."""
     wishes = body or api_schemas.NewConversationBody()
     conversation = await services.create_conversation(
         user=user_of(request),
@@ -234,7 +238,7 @@ async def create_conversation(
 async def edit_conversation(
     request: HttpRequest, conversation_id: str, body: api_schemas.EditBody
 ) -> JsonResponse:
-    """Rename a conversation, pin it, or choose the agent that answers next."""
+    """Rename a conversation, pin or unpin it, or choose the agent that answers its next message."""
     edited = await services.edit_conversation(
         conversation_id=conversation_uuid(conversation_id), user=user_of(request), **body.dict()
     )
@@ -269,7 +273,7 @@ async def export_conversation(
     tags=["conversations"],
 )
 async def delete_conversation(request: HttpRequest, conversation_id: str) -> JsonResponse:
-    """Delete a conversation: cancel its running turns, hide it immediately, and remove its content."""
+    """Delete a conversation. Its unfinished turns are cancelled, it is hidden immediately, and its content is removed."""
     deleted = await services.delete_conversation(
         conversation_id=conversation_uuid(conversation_id),
         user=user_of(request),
@@ -308,7 +312,7 @@ async def send_message(
 async def messages(
     request: HttpRequest, conversation_id: str, before: QueryEx[int | None, SEQ] = None
 ) -> JsonResponse:
-    """Return messages with their calls in the shape of a `snapshot` frame: the latest ones, or those before a position."""
+    """Return the latest messages, or those before a position, with their calls in the format of a `snapshot` frame."""
     snapshot = await selectors.snapshot(
         conversation_id=conversation_uuid(conversation_id), user=user_of(request), before=before
     )
@@ -325,7 +329,8 @@ async def history(request: HttpRequest, conversation_id: str) -> JsonResponse:
     content = await selectors.history(
         conversation_id=conversation_uuid(conversation_id), user=user_of(request)
     )
-    return await in_thread(JsonResponse, content)  # in a thread, because results are not shortened
+    # In a thread, because the results are complete and can be long.
+    return await in_thread(JsonResponse, content)
 
 
 @api.post(
@@ -337,7 +342,7 @@ async def history(request: HttpRequest, conversation_id: str) -> JsonResponse:
 async def attach(
     request: HttpRequest, name: QueryEx[str, P(max_length=1_000)] = "file"
 ) -> JsonResponse:
-    """Upload a file as the raw body of the request. A message can attach it within a day."""
+    """Upload a file as the raw body of the request. You can attach it to a message within a day."""
     _check_upload(request)
     block = await services.add_attachment(user=user_of(request), name=name, source=request)
     return JsonResponse(block, status=201)
@@ -352,7 +357,7 @@ async def attach(
 async def attachment(
     request: HttpRequest, attachment_id: str, *, download: bool = False
 ) -> HttpResponse:
-    """Return a file. Browsers show images, unless `download=true`, and save everything else."""
+    """Return a file. Browsers show images, unless you set `download=true`, and save all other files."""
     file = await selectors.attached_file(
         attachment_id=attachment_uuid(attachment_id), user=user_of(request)
     )
@@ -368,7 +373,7 @@ async def attachment(
     "/attachments/{attachment_id}", response={204: None, **api_schemas.ERRORS}, tags=["attachments"]
 )
 async def discard_attachment(request: HttpRequest, attachment_id: str) -> HttpResponse:
-    """Remove a file that is not attached to a message."""
+    """Delete an uploaded file that is not attached to a message."""
     await services.discard_attachment(
         user=user_of(request), attachment_id=attachment_uuid(attachment_id)
     )
@@ -376,7 +381,7 @@ async def discard_attachment(request: HttpRequest, attachment_id: str) -> HttpRe
 
 
 def summary(conversation: Any) -> dict[str, Any]:
-    """Return a conversation in its wire format."""
+    """Return a conversation in wire format."""
     return {
         "conversation_id": str(conversation.id),
         "title": conversation.title,
@@ -394,12 +399,12 @@ def summary(conversation: Any) -> dict[str, Any]:
 
 @open_view
 async def unknown(request: HttpRequest, **_path: Any) -> JsonResponse:
-    """Answer a request for an unknown address below `/api/`."""
+    """Return the 404 response for an unknown address below `/api/`."""
     return api_errors.not_found()
 
 
 def add_operation(target: NinjaAPI, operation: type[Operation]) -> None:
-    """Add the endpoint of an operation that clients can also request with a frame."""
+    """Add the HTTP endpoint of an operation, which clients can also request with a frame."""
     fields: dict[str, Any] = dict.fromkeys(operation.path_ids(), (str, ...))
     path_model = create_model(f"{operation.__name__}Path", __base__=Schema, **fields)
     status, *_others = operation.answers
@@ -423,14 +428,14 @@ def add_operation(target: NinjaAPI, operation: type[Operation]) -> None:
         operation.path,
         response=responses,
         tags=[tag],
-        operation_id=f"webchat_api_{operation.name}",  # generated clients use this as the name of their function
+        operation_id=f"webchat_api_{operation.name}",  # generated clients name their function after this
     )(endpoint)
 
 
 def _sign(endpoint: Any, operation: type[Operation], path_model: type[Schema]) -> None:
     """Set the name and annotations of an endpoint, from which the API description is generated."""
     may_be_empty = _may_be_empty(operation)
-    ids: Any = Path[path_model]  # type: ignore[misc, valid-type]  # known only when it runs
+    ids: Any = Path[path_model]  # type: ignore[misc, valid-type]  # the model is only known at run time
     endpoint.__name__, endpoint.__doc__ = operation.name, operation.__doc__
     endpoint.__annotations__ |= {
         "ids": ids,
@@ -440,7 +445,7 @@ def _sign(endpoint: Any, operation: type[Operation], path_model: type[Schema]) -
 
 
 def _may_be_empty(operation: type[Operation]) -> bool:
-    """Whether a request may omit its body."""
+    """Return whether a request for the operation may omit its body."""
     try:
         operation()
     except ValidationError:
@@ -449,7 +454,7 @@ def _may_be_empty(operation: type[Operation]) -> bool:
 
 
 def _check(outcome: str, *, missing: TurnsError) -> None:
-    """Raise the matching error unless the request was accepted."""
+    """Raise the error that matches the outcome, unless the operation was accepted."""
     if outcome == OpOutcome.DENIED:
         raise Refused(403, "denied", _("You may see this turn, but not cancel or change it."))
     if outcome == OpOutcome.NOT_CANCELLABLE:
@@ -465,7 +470,7 @@ def _check(outcome: str, *, missing: TurnsError) -> None:
 def _check_upload(request: HttpRequest) -> None:
     """Raise `Refused` unless the body is declared as raw bytes within the size limit.
 
-    Forms are refused, because other sites can send them and parsing them blocks the event loop.
+    Forms are refused, because other sites can send them, and because parsing them blocks the event loop.
     """
     if request.content_type != FILE_TYPE:
         raise Refused(415, "unsupported_media_type", _("Send application/octet-stream."))
@@ -483,7 +488,10 @@ def _file_name(name: str) -> str:
 
 
 def _file(content: str | bytes, *, name: str, is_download: bool, content_type: str) -> HttpResponse:
-    """Return a file under its name. Browsers do not render it as a page, and run nothing in it."""
+    """Return a response with a named file.
+
+    Its headers prevent browsers from rendering it as a page or running scripts in it.
+    """
     headers = {
         "Content-Disposition": content_disposition_header(is_download, name),
         "X-Content-Type-Options": "nosniff",
@@ -495,12 +503,12 @@ def _file(content: str | bytes, *, name: str, is_download: bool, content_type: s
 
 
 def user_of(request: HttpRequest) -> Any:
-    """Return the user of the session or the token."""
+    """Return the user whom the session or the token authenticated."""
     return request.auth  # type: ignore[attr-defined]  # set by ninja after authentication
 
 
 def turn_uuid(text: str) -> UUID:
-    """Return a turn's id. A malformed id is treated like an unknown one."""
+    """Return the parsed id of a turn. Raise `TurnNotFound` for a malformed id, as for an unknown one."""
     turn_id = uuid_of(text)
     if turn_id is None:
         raise TurnNotFound
@@ -508,7 +516,7 @@ def turn_uuid(text: str) -> UUID:
 
 
 def conversation_uuid(text: str) -> UUID:
-    """Return a conversation's id. A malformed id becomes an id that no conversation has."""
+    """Return the parsed id of a conversation. A malformed id becomes one that no conversation has."""
     return uuid_of(text) or UUID(int=0)
 
 

@@ -1,4 +1,7 @@
-"""Errors of the HTTP API: `{"error": sentence, "code": code}` with a status. They never contain the text of an exception."""
+"""Error responses of the HTTP API: `{"error": sentence, "code": code}` with a status.
+
+They never contain the text of an unexpected exception.
+"""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -61,12 +64,12 @@ _STATUS_OF_TURNS_ERROR: dict[type[TurnsError], int] = {
 
 
 def error(status: int, code: str, sentence: object) -> JsonResponse:
-    """Return an error in the format of the protocol."""
+    """Return an error response in the API's format."""
     return JsonResponse({"error": str(sentence), "code": code}, status=status)
 
 
 def decided(status: str) -> JsonResponse:
-    """Answer a decision on a call that is already decided."""
+    """Return the 409 response to a decision on a call that no longer waits for one."""
     sentence = _("This call is no longer waiting for a decision: %(status)s.") % {
         "status": label_for(status, [*call_statuses(), *decisions()])
     }
@@ -76,14 +79,14 @@ def decided(status: str) -> JsonResponse:
 
 
 def not_found() -> JsonResponse:
-    """Answer a request for an unknown path of the API."""
+    """Return the 404 response for an unknown path of the API."""
     return error(
         404, "not_found", _("There is nothing at this address. /api/docs lists all addresses.")
     )
 
 
 def install(api: NinjaAPI) -> None:
-    """Turn every exception of the API into an error of the protocol."""
+    """Register handlers that turn every exception of the API into an error response."""
     _answer(api, Exception, _on_failure)
     for kind in DATABASE_FAILURES:
         _answer(api, kind, _on_database_failure)
@@ -107,12 +110,12 @@ def install(api: NinjaAPI) -> None:
 
 
 def _answer(api: NinjaAPI, kind: type[Raised], answer: Callable[[Raised], JsonResponse]) -> None:
-    # The framework's type also allows classes, but it only ever passes instances.
+    # Ninja's types also allow an exception class here, but Ninja only ever passes instances.
     api.add_exception_handler(kind, lambda _request, raised: answer(cast("Raised", raised)))
 
 
 def signed_out(code: str) -> JsonResponse:
-    """Answer a request without a signed-in user."""
+    """Return the 401 response to a request without a signed-in user."""
     response = error(
         401, code, _("Sign in, or send “Authorization: Bearer <token>” with a valid token.")
     )
@@ -123,7 +126,7 @@ def signed_out(code: str) -> JsonResponse:
 def with_json_errors(
     patterns: Iterable[URLPattern | URLResolver],
 ) -> list[URLPattern | URLResolver]:
-    """Wrap the framework's URL patterns so that 404 and 405 are JSON too, and browsers cache no answer."""
+    """Wrap Ninja's URL patterns so that the errors 404 and 405 are JSON too, and browsers do not cache responses."""
     return [
         URLPattern(pattern.pattern, _in_json(pattern.callback), pattern.default_args, pattern.name)
         if isinstance(pattern, URLPattern)
@@ -135,7 +138,7 @@ def with_json_errors(
 def _in_json(view: Callable[..., Any]) -> Callable[..., Any]:
     if not iscoroutinefunction(
         view
-    ):  # the pages that describe the API, and its root, which exists only for `reverse`
+    ):  # the pages of the API description, and the API's root, which exists only for `reverse`
         return _found_or_json(view)
 
     @open_view

@@ -1,4 +1,4 @@
-"""Schemas of the HTTP API: the bodies of its requests and responses."""
+"""Schemas of the request and response bodies of the HTTP API."""
 
 from typing import Annotated, Any
 from uuid import UUID
@@ -12,13 +12,16 @@ from webchat.protocol.fields import AttachmentIds, ClientKey, Id, Text
 
 
 class Request(Schema):
-    """A JSON body. Wrong types are refused, not converted; unknown fields are ignored."""
+    """The base class of JSON request bodies. Values of a wrong type are refused, and unknown fields are ignored."""
 
     model_config = ConfigDict(strict=True)
 
 
 class NewConversationBody(Request):
-    """The title and agent of a new conversation. Repeating a `conversation_id` creates no second conversation."""
+    """The title and agent of a new conversation.
+
+    A repeated request with the same `conversation_id` creates no second one.
+    """
 
     title: Annotated[Text, Field(max_length=200)] = ""
     agent: Annotated[Text, Field(max_length=64)] = ""
@@ -26,7 +29,7 @@ class NewConversationBody(Request):
 
 
 class EditBody(Request):
-    """The fields of a conversation to change. Omitted fields stay as they are."""
+    """The fields of a conversation to change. Omitted fields keep their values."""
 
     title: Annotated[Text, Field(max_length=200)] | None = None
     is_pinned: bool | None = None
@@ -34,7 +37,10 @@ class EditBody(Request):
 
 
 class DeletionAnswer(Schema):
-    """The conversation is hidden from everybody; `cancelled` is the number of turns that are being cancelled."""
+    """The result of a deletion.
+
+    The conversation is now hidden, and `cancelled` is the number of its turns being cancelled.
+    """
 
     ok: bool
     conversation_id: str
@@ -42,9 +48,10 @@ class DeletionAnswer(Schema):
 
 
 class NewMessageBody(Request):
-    """A message of the user. Repeating a `client_id` sends no second message. `attachments` are file ids.
+    """A message of the user. `attachments` are the ids of uploaded files.
 
-    `replaces` names the turn whose message it replaces. That turn and all later ones are dropped from the history.
+    A repeated request with the same `client_id` sends no second message. `replaces` is the id of the turn whose
+    message this one replaces. That turn and all later ones are removed from the history.
     """
 
     text: Text
@@ -54,36 +61,36 @@ class NewMessageBody(Request):
 
 
 class ErrorAnswer(Schema):
-    """The answer to a request that failed."""
+    """The response to a request that failed: a sentence for people, and a stable code for programs."""
 
     error: str
     code: str
 
 
 class DecidedAnswer(ErrorAnswer):
-    """The call was already decided, or its question expired; see `status`."""
+    """The response if a call was already decided, or if its question expired. `status` says which."""
 
     status: str
 
 
-ERRORS = dict.fromkeys((401, 403, 404, 422, 429), ErrorAnswer)  # for almost every endpoint
+ERRORS = dict.fromkeys((401, 403, 404, 422, 429), ErrorAnswer)  # of almost every endpoint
 
 
 class ActiveTurnsAnswer(Schema):
-    """Your turns that have not ended. Staff who may see all turns get everybody's."""
+    """Your turns that have not ended. Staff who may see all turns get the turns of all users."""
 
     turns: list[wire.ActiveTurn]
 
 
 class EventsAnswer(Schema):
-    """Events of a turn in order. Pass `last_seq` as `after` in your next request."""
+    """The events of a turn, in order. Pass `last_seq` as `after` in your next request."""
 
     events: list[dict[str, Any]]
     last_seq: int
 
 
 class AgentAnswer(Schema):
-    """An agent that you can choose. If `chat_model` is null, its name is private."""
+    """An agent that you can choose. `chat_model` is null if the model's name is private."""
 
     name: str
     description: str
@@ -98,10 +105,11 @@ class AgentsAnswer(Schema):
 
 
 class ConversationAnswer(Schema):
-    """One conversation. `standing` is null if it is idle. `asked` is the number of decisions that it waits for.
+    """A conversation. `standing` is null if it is idle, and `asked` is the number of decisions that it waits for.
 
-    `tools_running` = the number of running calls. `is_queued` = its turns are queued and none has begun. `last_seq` = the
-    number of its last event, so that you can compare it with the last event that you have seen.
+    `tools_running` is the number of running calls. `is_queued` is true if its unfinished turns are all still
+    queued. `last_seq` is the number of its last event, which you can compare with the last event that you have
+    seen.
     """
 
     conversation_id: str
@@ -118,15 +126,13 @@ class ConversationAnswer(Schema):
 
 
 class ConversationsAnswer(Schema):
-    """Your conversations, the latest first."""
+    """Your conversations: the pinned ones, then the others, newest first."""
 
     conversations: list[ConversationAnswer]
 
 
 class MessageAnswer(TypedDict):
-    """The turn that the message started. `cancelled`: the message was a cancel word, and this is the turn that it
-    cancelled.
-    """
+    """The turn that the message started. If it was a cancel word, `cancelled` is true, and this is the cancelled turn."""
 
     turn_id: str
     conversation_id: str

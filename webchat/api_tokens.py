@@ -1,6 +1,6 @@
 """Issues, verifies and revokes API tokens, and records each change in an audit log.
 
-A token has 256 random bits, so a plain SHA-256 hash of it is safe.
+A token has 256 random bits, so an unsalted SHA-256 hash of it is safe to store.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from webchat.models import ApiToken, ApiTokenChange
 
 PREFIX = "tk_"
 TOUCH_INTERVAL = 60.0  # seconds between two updates of `last_used_at`
-SHOWN = 8  # leading characters, so that people can tell tokens apart
+SHOWN = 8  # leading characters that are stored, so that people can tell tokens apart
 
 
 @atomic()
@@ -33,7 +33,7 @@ def issue(
 ) -> tuple[ApiToken, str]:
     """Issue a token for the user. Return its row and the token itself, which is not stored.
 
-    `by` is the issuer. It is None for code on the server; `where` then names that code.
+    `by` is the user who issues it, or None if a program on the server does. `where` then names that program.
 
     Raises:
         PermissionDenied: `by` may not issue tokens for this user.
@@ -64,7 +64,7 @@ def revoke(tokens: QuerySet[ApiToken], *, by: Editor = None, where: str = "") ->
     rows = list(active.select_for_update().order_by("pk"))
     for row in (
         rows
-    ):  # one by one, because the signal of each row closes the sockets opened with that token
+    ):  # saved one by one, because the signal of each row closes the sockets that use its token
         row.revoked_at = db_clock.now()
         row.save(update_fields=["revoked_at"])
         changes: Changes = {"revoked_at": [None, row.revoked_at.isoformat(timespec="seconds")]}
@@ -73,7 +73,7 @@ def revoke(tokens: QuerySet[ApiToken], *, by: Editor = None, where: str = "") ->
 
 
 def forget_user(sender: object, *, user: Any, old_name: str, new_name: str, **_: Any) -> None:
-    """Delete the tokens of a forgotten user. Their audit entries stay, under the new name."""
+    """Delete the tokens of a forgotten user. Their audit entries remain, under the new name."""
     for change in ApiTokenChange.objects.filter(whose=old_name):
         if old_name in (change.changes.get("user") or ()):
             change.changes["user"] = [None, new_name]
@@ -94,7 +94,7 @@ def of_unknown_origin() -> QuerySet[ApiToken]:
 
 
 def find_user(token: str) -> AbstractBaseUser | None:
-    """Return the user of a token, or None if it is unknown or revoked, or its user is inactive."""
+    """Return the user of a token, or None if the token is unknown or revoked, or if its user is inactive."""
     digest = _hash(token)
     active = ApiToken.objects.filter(sha256=digest, revoked_at=None)
     row = active.select_related("user").first()
@@ -109,7 +109,7 @@ find_user_async = run_in_query_thread(find_user)
 
 
 def bearer_of(header: str) -> str | None:
-    """Return the token of an `Authorization` header, or None if it carries none."""
+    """Return the bearer token in an `Authorization` header, or None if there is none."""
     scheme, _space, token = header.partition(" ")
     return token.strip() if scheme.lower() == "bearer" else None
 
@@ -119,7 +119,7 @@ def _touch(row: ApiToken) -> None:
     stale = now - timedelta(seconds=TOUCH_INTERVAL)
     if row.last_used_at is None or row.last_used_at < stale:
         unseen = Q(last_used_at=None) | Q(last_used_at__lt=stale)
-        with suppress(OperationalError), without_lock_wait():  # the next use updates it
+        with suppress(OperationalError), without_lock_wait():  # the next use tries again
             ApiToken.objects.filter(unseen, pk=row.pk).update(last_used_at=now)
 
 

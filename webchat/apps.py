@@ -8,7 +8,7 @@ from django.utils.translation import gettext_lazy as _
 
 
 class WebchatConfig(AppConfig):
-    """Registers the system checks, the event sinks of the sockets, and wake-ups through the channel layer."""
+    """Registers the system checks, the sinks that send events to sockets, and wake-ups through the channel layer."""
 
     name = "webchat"
     verbose_name = _("Web chat")
@@ -29,7 +29,7 @@ class WebchatConfig(AppConfig):
         draining.at_the_end(open_sockets.close_all)
         sinks.register(
             local_feeds
-        )  # first, so that sockets of this process do not wait for the channel layer
+        )  # registered first, so that sockets of this process do not wait for the channel layer
         sinks.register(broadcast.ChannelLayerSink())
         sinks.register(log_poller)
         wakeups.register(broadcast.ChannelLayerWakeups())

@@ -1,4 +1,7 @@
-"""Refuses bodies that are too large or too slow while they arrive, because Django would first write them to disk."""
+"""Refuses request bodies that are too large or too slow while they arrive.
+
+Django would store a body on disk before it checks the size.
+"""
 
 import asyncio
 import json
@@ -14,7 +17,7 @@ RECEIVE_TIMEOUT = 30.0  # maximum seconds between two parts of a body
 
 
 class _Refused(Exception):
-    """Ends the reading of a body."""
+    """Raised to stop reading a body. `answer` is the body of the response."""
 
     def __init__(self, status: int, code: str, sentence: str) -> None:
         super().__init__(code)
@@ -23,7 +26,10 @@ class _Refused(Exception):
 
 
 class BodyLimit:
-    """Wraps the HTTP application. `limit` is in bytes; None = the larger of Django's form limit and the attachment limit."""
+    """An ASGI middleware that limits request bodies.
+
+    `limit` is in bytes; by default it is the larger of Django's limit for forms and the limit for attachments.
+    """
 
     def __init__(self, inner: Any, *, limit: int | None = None) -> None:
         self.inner = inner
@@ -52,7 +58,7 @@ class BodyLimit:
 
 
 class _Body:
-    """The body of one request, with its size and time limits."""
+    """The body of a request, with its limits of size and time."""
 
     def __init__(self, receive: Any, *, limit: float) -> None:
         self._receive = receive
@@ -61,7 +67,10 @@ class _Body:
         self._is_whole = False
 
     async def receive(self) -> Any:
-        """Return the next part. After the last part, wait for the disconnect without a time limit."""
+        """Return the next ASGI message.
+
+        Raise `_Refused` if the body is too large or too slow. The disconnect has no time limit.
+        """
         try:
             async with asyncio.timeout(None if self._is_whole else RECEIVE_TIMEOUT):
                 message = await self._receive()

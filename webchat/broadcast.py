@@ -1,9 +1,9 @@
-"""Sends events to the sockets of other processes, and wake-ups to processes, through the channel layer.
+"""Sends events to the sockets of other processes, and wake-ups to other processes, through the channel layer.
 
 The sockets of this process get their events from `webchat.feed`.
 
-A layer can lose messages silently, so a message is only a hint that sockets check against the log. A failing layer is
-logged, and never fails a turn (invariant 2).
+The channel layer can lose messages silently, so a message is only a hint, which sockets check against the log. A
+failure of the layer is logged, but never makes a turn fail (invariant 2).
 """
 
 import asyncio
@@ -26,18 +26,18 @@ from webchat.conf import app_settings
 logger = logging.getLogger(__name__)
 
 PROBE_GROUP = "webchat.ready"
-SEND_TIMEOUT = 0.25  # seconds that a turn waits for the layer
-RETRY_INTERVAL = 1.0  # seconds; until then sockets read the log
-MAX_SKIPPED = 1_000  # conversations; sockets check the log every two seconds anyway
+SEND_TIMEOUT = 0.25  # seconds that a turn waits until the layer accepts an event
+RETRY_INTERVAL = 1.0  # seconds until the next attempt; until then sockets read the log
+MAX_SKIPPED = 1_000  # conversations to note; beyond that, sockets find their events when they next check the log
 PROBE_INTERVAL = 1.0  # seconds
 MAX_LISTEN_TIME = 3_600.0  # seconds; layers drop group members after a day
 
 
 class ChannelLayerSink:
-    """Sends small events in full, and only the numbers of large ones.
+    """An event sink that sends small events in full, and only the numbers of large ones.
 
-    A turn waits at most `SEND_TIMEOUT` for a broker. While the broker hangs, a separate task tries one event at a time. The
-    sink skips the other events, and sends their numbers when the broker responds again.
+    A turn waits at most `SEND_TIMEOUT` for the broker. While the broker hangs, a separate task tries to send one
+    event at a time. The sink skips the other events, and sends their numbers when the broker responds again.
     """
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class ChannelLayerSink:
         if self._is_stalled and not self._may_try():
             self._skip(conversation_id, message)
             return
-        # A reference keeps the task alive; it lasts no longer than the layer's timeout.
+        # The reference keeps the task alive. The task ends within `WEBCHAT_LAYER_TIMEOUT`.
         sending = asyncio.create_task(
             self._send_with_skipped(conversation_id, message), name="sent event"
         )
@@ -97,7 +97,7 @@ class ChannelLayerSink:
         try:
             async with in_time():
                 await send_to_group(conversation_group(conversation_id), message)
-        except Exception as failure:  # noqa: BLE001 - told once for the whole outage
+        except Exception as failure:  # noqa: BLE001 - logged once for the whole outage
             self._skip(conversation_id, message)
             self._is_stalled = self._is_stalled or isinstance(failure, TimeoutError)
             self._retry_at = time.monotonic() + RETRY_INTERVAL
@@ -113,18 +113,18 @@ def is_layer_shared() -> bool:
 
 
 def origin() -> str:
-    """Return the name of this process in the messages of the layer."""
+    """Return the id of this process in messages of the layer, so that it can recognise its own."""
     return _origin_of(os.getpid())
 
 
 @cache
-def _origin_of(_process: int) -> str:  # a forked process has another id
+def _origin_of(_process: int) -> str:  # a forked process gets another id
     return uuid4().hex
 
 
 @asynccontextmanager
 async def in_time() -> AsyncIterator[None]:
-    """Run an operation of the layer with a time limit, and note failures. Raises the layer's exceptions."""
+    """Run an operation of the channel layer with a time limit, and record a failure. The layer's exceptions are raised."""
     try:
         async with asyncio.timeout(app_settings.LAYER_TIMEOUT):
             yield
@@ -134,9 +134,9 @@ async def in_time() -> AsyncIterator[None]:
 
 
 async def send_to_group(group: str, message: dict[str, Any]) -> None:
-    """Send on the event loop of this process's sockets. Raises the layer's exceptions.
+    """Send a message to a group, on the event loop of this process's sockets. The layer's exceptions are raised.
 
-    The in-memory layer would store the message, but not wake the receivers' event loop.
+    From another event loop, the in-memory layer would store the message but not wake the receivers.
     """
     loop = _SocketLoop.loop
     if loop is None or loop is asyncio.get_running_loop() or not loop.is_running():
@@ -160,19 +160,19 @@ class _SocketLoop:
 
 
 async def is_layer_available() -> bool:
-    """Return whether the channel layer accepts a message in time."""
+    """Return whether there is a channel layer that accepts a message in time."""
     if get_channel_layer() is None:
         return False
     try:
         async with in_time():
             await probe()
-    except Exception:  # noqa: BLE001 - told once for the whole outage
+    except Exception:  # noqa: BLE001 - logged once for the whole outage
         return False
     return True
 
 
 async def probe() -> None:
-    """Send to an empty group, which reaches the broker but stores nothing there."""
+    """Send a message to an empty group. It reaches the broker, but nothing is stored there."""
     await send_to_group(PROBE_GROUP, {"type": "ready.ask"})
 
 
@@ -194,11 +194,11 @@ def message_for(event: dict[str, Any]) -> dict[str, Any] | None:
         return {"type": "conversation.event", "event": event, "origin": origin()}
     if "seq" in event:
         return {"type": "conversation.event", "seq": event["seq"], "origin": origin()}
-    return None  # streamed text: the client notices the gap in `offset` and requests the whole text
+    return None  # streamed text: the client notices the gap in `offset` and requests the whole text again
 
 
 async def join(channel: str, *groups: str) -> None:
-    """Add a socket to groups. Call it repeatedly, because memberships expire and a broker may lose them."""
+    """Add a socket to groups. Repeat this regularly, because memberships expire and a broker may lose them."""
     layer = get_channel_layer()
     _SocketLoop.loop = asyncio.get_running_loop()
     if layer is not None:
@@ -224,16 +224,20 @@ async def notify_deleted(conversation_ids: Iterable[UUID]) -> None:
 
 
 async def _try(work: Coroutine[Any, Any, Any]) -> None:
-    """Await an operation of the layer. A failure is logged once per outage; sockets read what they missed from the log."""
+    """Await an operation of the layer.
+
+    Failures are logged once per outage, and sockets read what they missed from the log.
+    """
     with suppress(Exception):
         async with in_time():
             await work
 
 
 class LayerState:
-    """Whether the channel layer accepts messages. Each process with a runtime checks this every second.
+    """The state of the channel layer: whether it accepts messages.
 
-    During an outage, pages query the database more often. The log has one line for its start and one for its end.
+    Each process that listens for wake-ups checks it every second. During an outage, processes with open sockets query
+    the database more often. One line is logged for the start of an outage and one for its end.
     """
 
     def __init__(self) -> None:
@@ -256,7 +260,10 @@ class LayerState:
             )
 
     def is_news(self, record: logging.LogRecord) -> bool:
-        """Filter the log of `channels_redis`, which writes a traceback every second of an outage."""
+        """Return whether to keep a log record of `channels_redis`.
+
+        During an outage, `channels_redis` logs a traceback every second.
+        """
         if record.exc_info and isinstance(failure := record.exc_info[1], Exception):
             self.note_failure(failure)
         return not self.is_away
@@ -266,31 +273,32 @@ layer_state = LayerState()
 
 
 def watch_log() -> None:
-    """Make the layer's own logger report an outage only once."""
+    """Filter the logger of the Redis layer, so that an outage is logged only once."""
     logging.getLogger("channels_redis.pubsub").addFilter(layer_state.is_news)
 
 
 class ChannelLayerWakeups:
-    """Sends wake-ups to other processes and receives them for this one. Each process listens to its own group."""
+    """Sends wake-ups to other processes and receives those for this process. Each process has a group of its own."""
 
     @property
     def is_shared(self) -> bool:
-        """Whether the layer reaches other processes."""
+        """Whether the channel layer reaches other processes."""
         return is_layer_shared()
 
     async def send(self, process_id: UUID) -> None:
-        """Tell a process to read the database."""
+        """Wake a process, so that it reads the database."""
         await send_to_group(process_group(process_id), {"type": "process.hint"})
 
     async def listen(self, process_id: UUID, callback: OnWakeup) -> None:
-        """Await `callback` for every wake-up of this process, for at most an hour. Raises the layer's exceptions."""
+        """Await `callback` for each wake-up of this process, for at most an hour. The layer's exceptions are raised."""
         layer = get_channel_layer()
         if layer is None:
             await asyncio.Event().wait()
             return
         group = process_group(process_id)
         async with in_time():
-            # Detect an unreachable broker before a channel is opened, because a failed opening would leave it behind.
+            # This detects an unreachable broker before a channel is opened. A failed attempt would leave the channel
+            # behind.
             await send_to_group(group, {"type": "process.hint"})
             channel = await layer.new_channel()
         probing = asyncio.create_task(_probe(), name="probe of the channel layer")
@@ -308,7 +316,7 @@ class ChannelLayerWakeups:
 
 
 async def _probe() -> None:
-    """Check every second whether the layer works, so that an outage is known before an event is lost."""
+    """Check every second whether the channel layer works, so that an outage is noticed before an event is lost."""
     while is_layer_shared():
         await asyncio.sleep(PROBE_INTERVAL)
         await is_layer_available()

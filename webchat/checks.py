@@ -1,4 +1,4 @@
-"""System checks of webchat and its project, for mistakes that would make the live page silent, slow or insecure."""
+"""System checks for mistakes in a project that would make the chat page slow, insecure or blind to events."""
 
 import sys
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ MEMORY_LAYER = "channels.layers.InMemoryChannelLayer"
 SIGN_IN_BACKEND = "webchat.sign_in.SignInBackend"
 SIGN_IN_HASHER = "webchat.sign_in.PasswordHasher"
 SIGN_IN_MIDDLEWARE = "webchat.sign_in.SignInMiddleware"
-UNGUARDED = ModelBackend.authenticate  # hashes any number of passwords at the same time
+UNGUARDED = ModelBackend.authenticate  # hashes any number of passwords concurrently
 CLIENT_ADDRESS = "webchat.addresses.client_address"
 STYLE = "webchat/css/page.css"  # a file that every page uses
 _WITHOUT_SOCKETS = ("django.core", "django.contrib.staticfiles")
@@ -46,12 +46,12 @@ def check_values(**_: Any) -> list[checks.CheckMessage]:
 
 
 def check_names(**_: Any) -> list[checks.CheckMessage]:
-    """Check that no setting is misspelled, because it would be silently ignored."""
+    """Check that no setting is misspelled. Django would silently ignore it."""
     return setting_rules.check_names(app_settings, check_id="webchat.W003")
 
 
 def check_layer(**_: Any) -> list[checks.CheckMessage]:
-    """Check that there is a channel layer that suits streamed text."""
+    """Check that a channel layer is configured, exists, and is suitable for streamed text."""
     layer = _layer()
     if layer is None:
         return [
@@ -95,13 +95,13 @@ def _problems_of_layer(layer: dict[str, Any]) -> Iterator[checks.CheckMessage]:
 
 
 def check_origin(**_: Any) -> list[checks.CheckMessage]:
-    """Check that pages of other sites cannot open a socket with this site's cookie."""
+    """Check that pages of other sites cannot open a socket with this site's session cookie."""
     path = getattr(settings, "ASGI_APPLICATION", None)
     if not path:
         return []
     try:
         application = import_string(str(path))
-    except Exception:  # noqa: BLE001 - another check says so
+    except Exception:  # noqa: BLE001 - `check_application` reports it
         return []
     if not accepts_every_site(application):
         return []
@@ -115,7 +115,7 @@ def check_origin(**_: Any) -> list[checks.CheckMessage]:
 
 
 def check_processes(*, databases: Any = None, **_: Any) -> list[checks.CheckMessage]:
-    """Check that all live processes share a channel layer (with `check --database default`)."""
+    """Check that all live processes share a channel layer. This check runs only with `check --database default`."""
     if not databases or not _lack_shared_layer():
         return []
     return [
@@ -129,7 +129,7 @@ def check_processes(*, databases: Any = None, **_: Any) -> list[checks.CheckMess
 
 
 def check_deployment(**_: Any) -> list[checks.CheckMessage]:
-    """Check that the layer can be shared by all processes."""
+    """Check that several processes can share the channel layer."""
     layer = _layer()
     if layer is None or layer["BACKEND"] != MEMORY_LAYER:
         return []
@@ -143,7 +143,7 @@ def check_deployment(**_: Any) -> list[checks.CheckMessage]:
 
 
 def check_password_backend(**_: Any) -> list[checks.CheckMessage]:
-    """Check that sign-ins cannot stall a process."""
+    """Check that concurrent sign-ins cannot stall a process."""
     open_ones = [
         path
         for path, kind in zip(settings.AUTHENTICATION_BACKENDS, _backends(), strict=False)
@@ -163,10 +163,10 @@ def check_password_backend(**_: Any) -> list[checks.CheckMessage]:
 
 
 def _hashes_in_queue() -> bool:
-    """Return whether every password check waits in the queue, whichever backend runs it."""
+    """Return whether every password check waits in the queue, no matter which backend runs it."""
     try:
         return issubclass(import_string(settings.PASSWORD_HASHERS[0]), QueuedHasher)
-    except (ImportError, IndexError):  # Django reports that when it hashes
+    except (ImportError, IndexError):  # Django reports this when it hashes a password
         return False
 
 
@@ -186,7 +186,7 @@ def check_sign_in_limit(**_: Any) -> list[checks.CheckMessage]:
 
 
 def check_client_address(**_: Any) -> list[checks.CheckMessage]:
-    """Check that failed sign-ins are counted for the address of the client, not of a proxy."""
+    """Check that failed sign-ins are counted for the client's address, not for that of a proxy."""
     if (
         getattr(settings, "AXES_CLIENT_IP_CALLABLE", None) != CLIENT_ADDRESS
         or not getattr(settings, "SECURE_PROXY_SSL_HEADER", None)
@@ -203,7 +203,7 @@ def check_client_address(**_: Any) -> list[checks.CheckMessage]:
 
 
 def check_proxy(**_: Any) -> list[checks.CheckMessage]:
-    """Check that a proxy limits request bodies of clients that are not signed in."""
+    """Check that a proxy is configured, which can limit the request bodies of clients that are not signed in."""
     if getattr(settings, "SECURE_PROXY_SSL_HEADER", None) or app_settings.TRUSTED_PROXIES:
         return []
     return [
@@ -219,12 +219,12 @@ def check_proxy(**_: Any) -> list[checks.CheckMessage]:
 def _backends() -> list[Any]:
     try:
         return [import_string(path) for path in settings.AUTHENTICATION_BACKENDS]
-    except ImportError:  # Django reports that at the first sign-in
+    except ImportError:  # Django reports this at the first sign-in
         return []
 
 
 def check_sign_in_middleware(**_: Any) -> list[checks.CheckMessage]:
-    """Check that the middleware answers sign-ins that found the queue full."""
+    """Check that the middleware for sign-ins that find the queue full is installed."""
     is_queued = SIGN_IN_BACKEND in settings.AUTHENTICATION_BACKENDS or _hashes_in_queue()
     if not is_queued or SIGN_IN_MIDDLEWARE in settings.MIDDLEWARE:
         return []
@@ -238,7 +238,7 @@ def check_sign_in_middleware(**_: Any) -> list[checks.CheckMessage]:
 
 
 def check_apps(**_: Any) -> list[checks.CheckMessage]:
-    """Check that the apps below webchat are installed."""
+    """Check that the apps that webchat depends on are installed."""
     return setting_rules.check_apps("webchat", "governance", "turns", check_id="webchat.E022")
 
 
@@ -255,7 +255,7 @@ def check_application(**_: Any) -> list[checks.CheckMessage]:
         ]
     try:
         import_string(str(path))
-    except Exception as error:  # noqa: BLE001 - whatever the project's code does when it is imported
+    except Exception as error:  # noqa: BLE001 - importing the project's code may raise anything
         return [
             checks.Error(
                 f"ASGI_APPLICATION is {path!r}, which cannot be imported: {type(error).__name__}: {error}",
@@ -303,7 +303,7 @@ def check_import_map(**_: Any) -> list[checks.CheckMessage]:
 
 
 def check_sign_in(**_: Any) -> list[checks.CheckMessage]:
-    """Check that LOGIN_URL leads to an existing page."""
+    """Check that LOGIN_URL resolves to an existing page."""
     if _is_answered(settings.LOGIN_URL):
         return []
     return [
@@ -316,7 +316,7 @@ def check_sign_in(**_: Any) -> list[checks.CheckMessage]:
 
 
 def check_runserver(**_: Any) -> list[checks.CheckMessage]:
-    """Check that `runserver` supports WebSockets if it is the running command."""
+    """If the running command is `runserver`, check that it supports WebSockets."""
     if sys.argv[1:2] != ["runserver"] or get_commands()["runserver"] not in _WITHOUT_SOCKETS:
         return []
     return [
@@ -329,7 +329,7 @@ def check_runserver(**_: Any) -> list[checks.CheckMessage]:
 
 
 def register_all() -> None:
-    """Register the checks. The last ones run only under `check --deploy`."""
+    """Register the checks. The last group runs only with `check --deploy`."""
     for check in (
         check_values,
         check_names,
@@ -383,7 +383,10 @@ def _lack_shared_layer() -> bool:
 
 
 def _are_static_files_served() -> bool:
-    """Guess whether static files are served. A web server in front is not visible from here, but its collected files are."""
+    """Return whether static files are probably served.
+
+    A web server in front cannot be detected, but its collected files can.
+    """
     if settings.DEBUG and apps.is_installed("django.contrib.staticfiles"):
         return True  # `serve` and `runserver` serve them
     if getattr(settings, "WHITENOISE_USE_FINDERS", False) or _is_answered(
@@ -396,7 +399,7 @@ def _are_static_files_served() -> bool:
 
 
 def _stored_name() -> str:
-    """Return the name of the collected file, because a storage may keep only the hashed name."""
+    """Return the collected name of `STYLE`, because a storage may keep only the file with a hash in its name."""
     stored_name = getattr(staticfiles_storage, "stored_name", None)
     try:
         return str(stored_name(STYLE)) if stored_name else STYLE
@@ -427,6 +430,6 @@ def _is_answered(to: Any) -> bool:
         NoReverseMatch,
         Resolver404,
         TypeError,
-    ):  # the last: the value is not a string
+    ):  # a TypeError means that the value is not a string
         return False
     return True

@@ -1,4 +1,4 @@
-"""The project's settings: `WEBCHAT_<NAME>` in Django's settings is `app_settings.<NAME>` here, read on access."""
+"""Settings of webchat. `app_settings.<NAME>` reads `WEBCHAT_<NAME>` from Django's settings on each access."""
 
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_network
@@ -20,12 +20,11 @@ class WebchatSettings(AppSettings):
     PREFIX = "WEBCHAT_"
 
     HEARTBEAT_INTERVAL: Annotated[float, Setting("webchat.E001")] = 15.0
-    """How often a socket sends a heartbeat, looks for missed events, and checks that its user is still signed
-    in."""
+    """How often a socket sends a heartbeat, looks for missed events, and checks that its user is still signed in."""
 
     LOG_CHECK_INTERVAL: Annotated[float, Setting("webchat.E001")] = 2.0
-    """How often a process checks the log for events that the channel layer has lost. This takes one query for all
-    of its sockets, and a few more for the status of other conversations."""
+    """How often a process checks the log for events that the channel layer has lost. One query serves all of its
+    sockets, and a few more read the status of other conversations."""
 
     HELLO_TIMEOUT: Annotated[float, Setting("webchat.E001")] = 15.0
     """How long a new socket may take to send `hello`."""
@@ -41,6 +40,14 @@ class WebchatSettings(AppSettings):
     MAX_SOCKETS_PER_USER: Annotated[int, Setting("webchat.E001")] = 50
     """Maximum number of open sockets of one user in one process. A further socket receives the error
     `too_many_sockets` and is closed with the code 4429."""
+
+    MAX_USER_FRAMES_PER_MINUTE: Annotated[int, Setting("webchat.E001")] = 960
+    """The maximum number of frames per minute from all sockets of one user to one process. Beyond that, a socket that
+    continues to send is closed with code 4429. A cancel is never refused because of this limit."""
+
+    MAX_SOCKETS_PER_USER: Annotated[int, Setting("webchat.E001")] = 50
+    """The maximum number of open sockets of one user in one process. A further socket gets the error `too_many_sockets`
+    and is closed with code 4429."""
 
     MAX_POSTS_PER_MINUTE: Annotated[int, Setting("webchat.E001")] = 240
     """Maximum number of POST requests per minute from one user to one endpoint of the API, in one process. Further
@@ -92,7 +99,7 @@ class WebchatSettings(AppSettings):
             kind="dict of strings",
         ),
     ] = {}
-    """The name and the logo of the pages, and the target of a link back to the rest of the site."""
+    """The site's name and logo on the pages, and the target of a link back to the rest of the site."""
 
     MAX_PASSWORD_CHECKS: Annotated[int, Setting("webchat.E001")] = 1
     """Maximum number of passwords that one process checks at the same time. Each check occupies a CPU for a large part

@@ -1,9 +1,11 @@
-"""Start here: the WebSocket of one conversation. It parses frames, calls one service for each, and answers. It never
-waits for a turn (invariant 1).
+"""The WebSocket of a conversation. Start reading here.
+
+The consumer parses each frame, calls one service for it, and sends a response. It never waits for a turn (invariant 1).
 
 Channels handles one message of a socket at a time, so a handler that waits for the database would delay a cancel behind
-it. The socket therefore reads ahead: it handles frames in order, but runs a cancel out of order when the frames before it
-are stuck. All frames to the client go through the send queue, whose task is the only one that waits for the client.
+it. The consumer therefore reads ahead. It handles frames in order, but performs a cancel out of order if the frames
+before it are stuck. All frames to the client pass through the send queue, whose task is the only one that waits for the
+client.
 """
 
 import asyncio
@@ -56,19 +58,19 @@ from webchat.translation import for_reader, language_of
 logger = logging.getLogger(__name__)
 
 INTERNAL_ERROR = 1011
-MAX_FRAME_BYTES = 65_536  # of the protocol
-NO_LAYER = "none"  # a name that no project gives to a channel layer
+MAX_FRAME_BYTES = 65_536  # limit of the protocol
+NO_LAYER = "none"  # alias of a channel layer that does not exist
 HEARTBEAT_ATTEMPTS = 3
 VIEWER_TIMEOUT = 1.0  # seconds
 CANCELLER_TIMEOUT = 0.5  # seconds
-CANCEL_PATIENCE = 0.5  # seconds that a cancel waits for the frames before it
+CANCEL_PATIENCE = 0.5  # seconds that a cancel waits for earlier frames
 FRAMES_AHEAD = 32  # frames that may wait behind the current one
 
-_current_user = shielded(current_user)  # its thread may hang, but its caller must not
+_current_user = shielded(current_user)  # the query may hang, but its caller must not
 
 
 class Subscription:
-    """One socket's subscription to a conversation. The socket handles the exceptions of its methods."""
+    """A socket's subscription to a conversation. The consumer handles the exceptions of its methods."""
 
     def __init__(self, scope: Any, *, feed: Feed, user: Any, send_queue: SendQueue) -> None:
         self._scope = scope
@@ -78,13 +80,13 @@ class Subscription:
         self._postponed_texts: set[UUID] = set()
         self._joining: asyncio.Task[None] | None = None
         self._presence: Presence | None = None
-        self._user = user  # as last read from the database
+        self._user = user  # as it was last read from the database
         self.feed = feed
 
     async def start(self, hello: Hello) -> None:
         """Send the welcome, then the missed events, or a snapshot if the log no longer has all of them.
 
-        With `html`, also send the text so far again, with its finished blocks.
+        If the client requested `html`, also send the text so far of running turns, with its finished blocks.
         """
         after = hello.after
         ack_bytes = self._send_queue.expect_acks() if hello.acks else None
@@ -105,11 +107,11 @@ class Subscription:
             await self._send_live_text(requester)
 
     async def answer(self, frame: ClientFrame) -> None:
-        """Answer a frame that follows `hello`."""
+        """Respond to a frame that follows `hello`."""
         if isinstance(frame, Ack):
             self._send_queue.acknowledge(frame.received)
             return
-        if isinstance(frame, Message):  # its user is looked up when it is stored
+        if isinstance(frame, Message):  # its user is looked up when the message is stored
             requester = self._requester_of(partial(user_of, self._scope))
         elif isinstance(frame, Operation) and frame.is_cancel:
             requester = await self._canceller()
@@ -134,7 +136,7 @@ class Subscription:
                 self._put(await operations.run_operation(frame, requester=requester))
 
     async def send_heartbeat(self, requester: Requester | None = None) -> None:
-        """Send the number of the last event and the active turns."""
+        """Send a heartbeat with the number of the last event and the ids of the active turns."""
         user = (requester or await self._requester()).user
         for _attempt in range(HEARTBEAT_ATTEMPTS):
             seq = self.feed.sent or 0
@@ -147,24 +149,24 @@ class Subscription:
         self._put(Heartbeat(last_seq=seq, active=active))
 
     def update_overview(self, overview: Overview) -> None:
-        """Send the status of other conversations if it has changed and the queue has room."""
+        """Send the overview of other conversations if it has changed and the send queue has room."""
         if self._send_queue.has_room and (frame := self._overview.changes(overview)) is not None:
             self._put(frame)
 
     async def send_postponed(self) -> None:
-        """Send the events and requested texts for which the queue had no room."""
+        """Send the events and texts for which the send queue had no room."""
         await self.feed.catch_up()
         postponed, self._postponed_texts = self._postponed_texts, set()
         for turn_id in postponed:
             await self._resync(turn_id, await self._requester())
 
     async def check_rights(self) -> None:
-        """Raise if the user is signed out or may no longer see the conversation."""
+        """Raise an exception if the user is signed out or may no longer see the conversation."""
         requester = await self._requester()
         await selectors.get_conversation(conversation_id=self._conversation_id, user=requester.user)
 
     async def end(self, *, comes_back: bool) -> None:
-        """Unregister the viewer, who may reconnect immediately."""
+        """Unregister the viewer. `comes_back` says that the client will reconnect immediately."""
         if self._joining is not None:
             self._joining.cancel()
             with suppress(asyncio.CancelledError):
@@ -172,12 +174,15 @@ class Subscription:
                     await self._joining
                 except Exception:
                     logger.exception("A viewer could not be registered")
-        # Across a restart the viewer stays registered, so the grace period begins when a server runs again.
+        # When the server restarts, the viewer stays registered, so that the grace period begins only when a server runs
+        # again.
         if self._presence is not None and self._send_queue.close_code != CloseCode.RESTARTING:
             await self._viewers.leave(self._presence, comes_back=comes_back)
 
     async def _register_viewer(self, user_id: Any) -> None:
-        """Register the viewer. This is a write, so a client that only reads waits for it only briefly."""
+        """Register the viewer, and wait for this only briefly, because a client that only reads must not depend on a
+        write.
+        """
         joining = asyncio.create_task(
             self._join(user_id), name=f"arrival in {self._conversation_id}"
         )
@@ -208,12 +213,12 @@ class Subscription:
 
     async def _resync(self, turn_id: UUID | None, requester: Requester) -> None:
         if turn_id is None or str(turn_id) not in await self._active_turn_ids():
-            await self.feed.catch_up()  # the log has its text as a message
+            await self.feed.catch_up()  # the text is in the log as a message
         elif not await self.feed.send_text(turn_id, user=requester.user):
             self._postponed_texts.add(turn_id)
 
     async def _send_live_text(self, requester: Requester) -> None:
-        for active in (await self._active_turn_ids())[:1]:  # the other texts wait for it
+        for active in (await self._active_turn_ids())[:1]:  # the other turns are queued
             turn_id = UUID(active)
             if not await self.feed.send_text(turn_id, user=requester.user, is_asked=False):
                 self._postponed_texts.add(turn_id)
@@ -226,7 +231,7 @@ class Subscription:
         return self._requester_of(self._user)
 
     async def _canceller(self) -> Requester:
-        """Return the user who cancels. If the database does not respond, return the last known user."""
+        """Return the requester of a cancel. If the database does not respond, use the user that was last read from it."""
         try:
             async with asyncio.timeout(CANCELLER_TIMEOUT):
                 self._user = await _current_user(self._scope)
@@ -243,10 +248,10 @@ class Subscription:
 
 
 class ChatConsumer(AsyncWebsocketConsumer):
-    """One socket. It is accepted even before a refusal, so that browsers see the close code."""
+    """The consumer of one socket. It accepts even sockets that it refuses, so that browsers see the close code."""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Serve the socket. However it ends, leave no task and no group membership behind."""
+        """Serve the socket. When it ends for any reason, cancel its tasks and remove it from its groups."""
         self.send_queue = SendQueue(send=self._send_text, close=self.close)
         self.tasks: list[asyncio.Task[None]] = []
         self.reading: asyncio.Task[None] | None = None
@@ -261,15 +266,13 @@ class ChatConsumer(AsyncWebsocketConsumer):
         self.ahead: asyncio.Queue[Any] = asyncio.Queue(FRAMES_AHEAD)
         self.cancels: set[asyncio.Task[None]] = set()
         self.language = await run_in_thread(language_of, scope)
-        translation.activate(self.language)  # for this task and its child tasks
+        translation.activate(self.language)  # for this task and the tasks that it creates
         self.has_layer = False
         self.lifetime = asyncio.timeout(None)
         try:
             self.has_layer = await broadcast.is_layer_available()
-            if (
-                not self.has_layer
-            ):  # without a layer, the log has everything of other processes except streamed text
-                self.channel_layer_alias = NO_LAYER  # type: ignore[misc]  # Channels reads it of the instance
+            if not self.has_layer:  # the log poller then finds the events of other processes
+                self.channel_layer_alias = NO_LAYER  # type: ignore[misc]  # Channels reads it from the instance
             self.tasks.append(
                 asyncio.create_task(self._read_ahead(receive), name="reader of a socket")
             )
@@ -288,13 +291,14 @@ class ChatConsumer(AsyncWebsocketConsumer):
     async def dispatch(self, message: dict[str, Any]) -> None:
         """Pass a message directly to its handler.
 
-        Channels would first close old database connections, in the thread in which all database work queues. `governance.db`
-        already does that for each query, and a piece of streamed text, which needs no query, must not wait for the database.
+        Channels would first close old database connections, in the thread in which all database work queues.
+        `governance.db` already does this for each query. A piece of streamed text needs no query, so it must not wait
+        for that thread.
         """
         await getattr(self, get_handler_name(message))(message)
 
     async def connect(self) -> None:
-        """Accept the socket, then check its user and their access to the conversation."""
+        """Accept the socket, then check its user and the user's access to the conversation."""
         await self.accept()
         if open_sockets.are_closing():
             self.send_queue.close(CloseCode.RESTARTING)
@@ -302,13 +306,13 @@ class ChatConsumer(AsyncWebsocketConsumer):
             open_sockets.add(self)
             await self._guarded(self._admit())
         if not self.groups_joined:
-            self.send_queue.close(INTERNAL_ERROR)  # unless it was refused for another reason
+            self.send_queue.close(INTERNAL_ERROR)  # no effect after another close code
         self.tasks.append(
             asyncio.create_task(self._run_send_queue(), name="send queue of a socket")
         )
 
     async def client_frame(self, message: dict[str, Any]) -> None:
-        """Answer one frame of the client."""
+        """Respond to a frame of the client."""
         frame = message["frame"]
         if self.send_queue.is_closing:
             return
@@ -316,15 +320,18 @@ class ChatConsumer(AsyncWebsocketConsumer):
             self._refuse_flood()
             return
         if isinstance(frame, Message) and self.cancels:
-            await asyncio.wait(self.cancels)  # they would cancel this message too
+            await asyncio.wait(self.cancels)  # a pending cancel would also cancel this message
         await self._guarded(self._answer(frame), about=frame)
 
     async def client_cancel(self, message: dict[str, Any]) -> None:
-        """Start a cancel, because all frames before it have been answered."""
+        """Start the next cancel in order, because the frames before it have been handled."""
         message["is_next"].set()
 
     async def close(self, code: int | None = None, reason: str | None = None) -> None:
-        """Close the socket. A server that cannot send codes below 3000, such as plain Daphne, sends the code + 3000."""
+        """Close the socket.
+
+        If the server cannot send a code below 3000, like unmodified Daphne, send the code plus 3000.
+        """
         number = 1000 if code is None else int(code)
         try:
             await super().close(number, reason)
@@ -336,51 +343,53 @@ class ChatConsumer(AsyncWebsocketConsumer):
             await super().close(number + 3000, reason)
 
     async def disconnect(self, code: int | None) -> None:
-        """Store the client's close code, and start the cancels that it sent before."""
+        """Store the client's close code, and wait for the cancels that the client sent before."""
         self.client_close_code = code
         if self.cancels:
             await asyncio.wait(self.cancels, timeout=2 * CANCEL_PATIENCE)
 
     async def conversation_event(self, message: dict[str, Any]) -> None:
-        """Pass on an event of another process. Events of this process arrive directly."""
+        """Send an event of another process. Events of this process reach the feed directly."""
         if not self.send_queue.is_closing and message.get("origin") != broadcast.origin():
             await self._guarded(self.subscription.feed.receive(message))
 
     async def user_signed_out(self, message: dict[str, Any]) -> None:
-        """Close if this socket's session ended."""
+        """Close the socket if its session has ended."""
         if message["session"] == session_fingerprint(self.scope):
             self.send_queue.close(CloseCode.SIGNED_OUT)
 
     async def user_changed(self, message: dict[str, Any]) -> None:
-        """Close if the user no longer has access."""
+        """Close the socket if its user no longer has access."""
         if not self.send_queue.is_closing:
             await self._guarded(self.subscription.check_rights())
 
     async def catch_up_to(self, last_seq: int) -> None:
-        """Read the log if the channel layer lost events."""
+        """Send events from the log if the channel layer has lost them."""
         feed = self.subscription.feed
         if not self.send_queue.is_closing and last_seq > (feed.sent or 0):
             with translation.override(self.language):
                 await self._guarded(feed.catch_up())
 
     async def catch_up_text(self, part: StreamingText) -> None:
-        """Send streamed text that the channel layer lost."""
+        """Send streamed text that the channel layer has lost."""
         if not self.send_queue.is_closing:
             await self._guarded(self.subscription.feed.catch_up_text(part))
 
     def update_overview(self, overview: Overview) -> None:
-        """Send the status of other conversations if it has changed and the client keeps reading."""
+        """Send the overview of other conversations if it has changed and the send queue has room."""
         with translation.override(self.language):
             self.subscription.update_overview(overview)
 
     async def close_for_restart(self) -> None:
-        """Send the events in the log, then make the client reconnect to another process, or to this one's successor."""
+        """Send the remaining events in the log, then close the socket, so that the client reconnects to a running
+        process.
+        """
         if self.groups_joined:
             await self._guarded(self.subscription.feed.catch_up())
         self.send_queue.close(CloseCode.RESTARTING)
 
     async def _read_ahead(self, receive: Any) -> None:
-        """Queue the client's frames while others are being answered, and start its cancels."""
+        """Queue the client's frames while earlier ones are being handled, and start its cancels."""
         try:
             while (message := await receive())["type"] != "websocket.disconnect":
                 if message["type"] != "websocket.receive":
@@ -417,11 +426,14 @@ class ChatConsumer(AsyncWebsocketConsumer):
         return {"type": "client.cancel", "is_next": is_next}
 
     async def _cancel(self, frame: ClientFrame, is_next: asyncio.Event) -> None:
-        """Run the cancel in order, or out of order if the frames before it wait too long, for example for the database."""
+        """Perform a cancel in order.
+
+        If the frames before it are stuck, for example in a query, perform it out of order.
+        """
         with suppress(TimeoutError):
             async with asyncio.timeout(CANCEL_PATIENCE):
                 await is_next.wait()
-        if not self.is_greeting:  # no user is known yet to check it against
+        if not self.is_greeting:  # the user is not known yet
             await is_next.wait()
         if not self.send_queue.is_closing:
             await self._guarded(self._answer(frame), about=frame)
@@ -442,7 +454,8 @@ class ChatConsumer(AsyncWebsocketConsumer):
             broadcast.conversation_group(self.conversation_id),
             broadcast.user_group(user.pk),
         )
-        # Join before reading the log, so that events in between wait in the channel until this handler is done.
+        # Join the groups before the log is read, so that events in between wait in the channel until this handler
+        # returns.
         await self._join()
         self.tasks.append(
             asyncio.create_task(
@@ -465,7 +478,7 @@ class ChatConsumer(AsyncWebsocketConsumer):
             await self.subscription.answer(frame)
         elif isinstance(frame, Hello) and frame.protocol == PROTOCOL_VERSION:
             self.is_greeting = True
-            local_feeds.add(self.subscription.feed)  # before the log is read; later messages wait
+            local_feeds.add(self.subscription.feed)  # before the log is read; later events wait
             await self.subscription.start(frame)
             self.greeted.set()
             log_poller.subscribe(self)
@@ -486,7 +499,7 @@ class ChatConsumer(AsyncWebsocketConsumer):
             await self._join()
             await self._guarded(self.subscription.send_heartbeat())
             if not self.has_layer and await broadcast.is_layer_available():
-                self.send_queue.close(TRY_AGAIN)  # the layer is back, so a new socket can join
+                self.send_queue.close(TRY_AGAIN)  # a new socket can now join its groups
 
     def _close_feed(self) -> None:
         if self.groups_joined:
@@ -503,7 +516,10 @@ class ChatConsumer(AsyncWebsocketConsumer):
         await self._guarded(self.subscription.send_postponed())
 
     async def _guarded(self, work: Awaitable[None], *, about: ClientFrame | None = None) -> None:
-        """Await the work. If it fails, answer with an error that has the id of its frame, and continue."""
+        """Await the work.
+
+        If it fails, send an error with the id of the frame `about`, or close the socket if it cannot continue.
+        """
         try:
             await work
         except (SignedOut, NotAllowed):
@@ -512,9 +528,7 @@ class ChatConsumer(AsyncWebsocketConsumer):
             await self._guarded(self._close_without_conversation())
         except TurnsError as error:
             self._put(operations.refusal(error.code, error.sentence, about=about))
-        except (
-            Exception
-        ) as failure:  # the boundary: the client gets a sentence, the log gets the traceback
+        except Exception as failure:  # the client gets a sentence, and the log gets the traceback
             facts = {"path": self.scope.get("path", ""), "user_id": self.user_id}
             if isinstance(failure, DATABASE_FAILURES):
                 logger.warning("The database is away: %s", failure, extra=facts)
@@ -526,7 +540,7 @@ class ChatConsumer(AsyncWebsocketConsumer):
                 self.send_queue.close(INTERNAL_ERROR)  # the client reconnects with a new “hello”
 
     async def _close_without_conversation(self) -> None:
-        # A conversation is deleted with its owner, perhaps after this work looked up the user.
+        # If the conversation was deleted together with its owner, this raises `SignedOut`.
         await current_user(self.scope)
         self.send_queue.close(CloseCode.NO_SUCH_CONVERSATION)
 
@@ -544,7 +558,7 @@ class ChatConsumer(AsyncWebsocketConsumer):
     async def _run_send_queue(self) -> None:
         try:
             await self.send_queue.run(self._on_room)
-        except TimeoutError:  # the server itself waits for the client without closing the socket
+        except TimeoutError:  # the server waits for the client and has not closed the socket
             if not self.has_ended.is_set():
                 self.lifetime.reschedule(asyncio.get_running_loop().time())
 

@@ -1,4 +1,4 @@
-"""Decorators that make our views independent of the settings of the project around them."""
+"""Decorators that make webchat's views independent of the settings of the project that includes them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +17,8 @@ View = Callable[..., Any]
 def chat_view(view: View) -> View:
     """Send `WEBCHAT_CSP` with the responses of a view, and run it outside `ATOMIC_REQUESTS`.
 
-    Django cannot run a coroutine in a transaction, and a sign-in would hold one while it waits to check a password.
+    Django cannot run a coroutine in a transaction, and a sign-in would keep one open while it waits for a password
+    check.
     """
     decorated = _with_chat_policy(view)
     for alias in connections:  # any database may have `ATOMIC_REQUESTS`
@@ -26,12 +27,12 @@ def chat_view(view: View) -> View:
 
 
 def open_view(view: View) -> View:
-    """Do what `chat_view` does, and exempt the view from `LoginRequiredMiddleware`, because it checks access itself."""
+    """Apply `chat_view`, and exempt the view from `LoginRequiredMiddleware`, because the view checks access itself."""
     return login_not_required(chat_view(view))
 
 
 def policy_for(request: HttpRequest) -> str | None:
-    """Return the Content-Security-Policy of the chat's pages."""
+    """Return the Content-Security-Policy of the chat's pages, or None if the setting is None."""
     policy: str | None = app_settings.CSP
     return policy and policy.replace("{websocket}", _websocket_origin(request))
 

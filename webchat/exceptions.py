@@ -1,9 +1,9 @@
-"""Errors between a client and the server.
+"""Exceptions that are reported to clients.
 
 WebchatError
-├── ProtocolError   a frame that cannot be parsed
-├── SignedOut       credentials that are no longer valid
-└── Refused         a valid request that was refused with a status
+├── ProtocolError   a frame cannot be parsed
+├── SignedOut       credentials are not valid, or no longer valid
+└── Refused         an API request is refused with an HTTP status
 """
 
 from django.db import InterfaceError, OperationalError
@@ -25,15 +25,15 @@ class WebchatError(Exception):
 
 
 class ProtocolError(WebchatError):
-    """A client's frame is too large, is not JSON, or lacks fields of its type."""
+    """A client's frame is too large, is not JSON, or has missing or invalid fields."""
 
 
 class SignedOut(WebchatError):
-    """The session has ended, the token was revoked, or the account was switched off."""
+    """The session has ended, the token is unknown or revoked, or the account was deactivated."""
 
 
 class Refused(WebchatError):
-    """The request is valid but was refused with `status`."""
+    """An API request is refused with the HTTP status `status`."""
 
     def __init__(self, status: int, code: str, sentence: str) -> None:
         super().__init__(code, sentence)

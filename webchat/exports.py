@@ -36,7 +36,7 @@ def as_json(export: Json) -> str:
 def as_markdown(export: Json) -> str:
     """Return the export as a document, without replaced or withdrawn messages.
 
-    Tool output is fenced so that no text in it can close the fence. Code that a message leaves open is closed after it.
+    Tool output is fenced so that no text in it can close the fence. A code block that a message leaves open is closed.
     """
     title = " ".join(str(export["title"]).split()) or _("Conversation")
     parts = [f"# {title}", _("Exported at %(at)s") % {"at": export["exported_at"]}]
@@ -50,7 +50,7 @@ def _beginning(turn: Json) -> Iterator[str]:
     if turn["summary"]:
         yield f"## {_('Summary of the oldest messages')}"
         yield _fenced(turn["summary"], "text")
-    if not turn["messages"]:  # the turn ended before it began
+    if not turn["messages"]:  # the turn ended before it started
         yield f"## {_('You')} · {turn['queued_at']}"
         yield from map(_file, turn["attachments"])
         yield _closed(turn["user_message"])
@@ -88,7 +88,7 @@ def _ending(turn: Json) -> str:
 
 
 def _file(block: Json) -> str:
-    """Return the name of a file, because the export does not contain the file itself."""
+    """Return a line with the name, type and size of a file. The export does not contain the file itself."""
     return (
         f"*{_('File')}: {block['name']} ({block['media_type']}, {filesizeformat(block['size'])})*"
     )
@@ -106,7 +106,7 @@ def _call(call: Json) -> Iterator[str]:
 
 
 def _closed(text: str) -> str:
-    """Return the text, and close code or HTML that would otherwise swallow the text after it."""
+    """Return the text, and close an open code or HTML block, which would otherwise include the text that follows."""
     if not _MAY_STAY_OPEN.search(text):
         return text
     # Only blocks are parsed, because inline markup does not matter here and is slow for long texts.
@@ -121,7 +121,7 @@ def _closed(text: str) -> str:
 
 @cache
 def _parser() -> Any:
-    from markdown_it import MarkdownIt  # noqa: PLC0415 - most processes that start export nothing
+    from markdown_it import MarkdownIt  # noqa: PLC0415 - most processes never export
 
     return MarkdownIt("commonmark").disable("inline")
 

@@ -1,7 +1,8 @@
-"""The events of one conversation for one socket, in order, without gaps or duplicates (V3).
+"""Sends the events of a conversation to a socket, in order, without gaps or duplicates (V3).
 
-The log in the database is authoritative. A published event is used directly if it is the next one; otherwise it only
-triggers a read of the log. Events of this process arrive directly, those of others through the channel layer.
+The log in the database is authoritative. A published event is sent directly if it is the next one; otherwise it only
+triggers a read of the log. Events of this process arrive directly, and events of other processes through the channel
+layer.
 """
 
 import asyncio
@@ -23,12 +24,12 @@ from webchat.send_queue import SendQueue
 from webchat.translation import for_reader
 
 PAGE_SIZE = 200
-MAX_WAITING = 1_000  # events and pieces of text while the database does not respond
-MAX_DELTAS = 256  # more than ten seconds of text, at twenty pieces a second
+MAX_WAITING = 1_000  # events and pieces of text that wait while the database does not respond
+MAX_DELTAS = 256  # more than ten seconds of text at twenty pieces per second
 
 
 class RecentDeltas:
-    """The latest pieces of streamed text, which may not be stored yet because the stored text lags by up to a second."""
+    """The latest pieces of streamed text. They may be missing in the stored text, which lags by up to a second."""
 
     def __init__(self) -> None:
         self._turn_id = ""
@@ -37,9 +38,10 @@ class RecentDeltas:
         self._deltas: deque[tuple[int, str]] = deque(maxlen=MAX_DELTAS)
 
     def add(self, delta: Mapping[str, Any]) -> bool:
-        """Store a piece. The first piece of a message ends the previous message. Return False if the piece is late.
+        """Add a piece, and return whether it was added.
 
-        The channel layer may deliver a piece after its whole message was read from the log.
+        The first piece of a message replaces the pieces of the previous one. A late piece, whose message is already
+        complete, is not added. The channel layer may deliver one after the whole message was read from the log.
         """
         if self.is_late(delta):
             return False
@@ -51,7 +53,7 @@ class RecentDeltas:
         return True
 
     def is_late(self, delta: Mapping[str, Any]) -> bool:
-        """Whether the message of a piece is already complete."""
+        """Return whether the message that a piece belongs to is already complete."""
         turn_id, step = self._finished
         return bool(delta["turn_id"] == turn_id and delta.get("step", step + 1) <= step)
 
@@ -70,21 +72,22 @@ class RecentDeltas:
         return text
 
     def length_of(self, turn_id: str, step: int) -> int:
-        """Return the end of the last piece of a message; 0 = no piece is known."""
+        """Return the position in the message at which its last piece ends, or 0 if no piece is known."""
         if not self._deltas or (turn_id, step) != (self._turn_id, self._step):
             return 0
         offset, piece = self._deltas[-1]
         return offset + len(piece)
 
     def step_of(self, turn_id: str) -> int:
-        """Return the step of a turn's pieces; 0 = there are no pieces, or they have no step."""
+        """Return the step that a turn's pieces belong to, or 0 if there are no pieces or they have no step."""
         return self._step if self._deltas and turn_id == self._turn_id else 0
 
 
 class Feed:
-    """Puts events into a socket's send queue. `sent` is the number of the last one, None before `hello`.
+    """Puts a conversation's events into a socket's send queue.
 
-    Events that this process publishes wait in the inbox. `on_waiting` is then called so that a task reads the inbox.
+    `sent` is the number of the last event sent, or None before `hello`. Events that this process publishes wait in the
+    inbox, and `on_waiting` is called so that a task reads the inbox.
     """
 
     def __init__(
@@ -108,23 +111,23 @@ class Feed:
         self._blocks: BlockReader | None = None
 
     def ask_for_html(self) -> None:
-        """Also send finished blocks of streaming answers as HTML."""
+        """From now on, also send the finished blocks of streaming answers as HTML."""
         self._blocks = BlockReader(self.conversation_id, offer=self._offer)
 
     def close(self) -> None:
-        """Accept nothing more."""
+        """Stop reading the blocks of streaming answers."""
         if self._blocks is not None:
             self._blocks.close()
 
     def start_after(self, seq: int) -> None:
-        """Send the events after the one with this number."""
+        """Begin to send events, starting after the one with this number."""
         self.sent = seq
         self._let_read()
 
     def take(self, event: Mapping[str, Any]) -> None:
-        """Put an event or piece of text of this process into the inbox. Safe to call from any event loop."""
+        """Put an event or a piece of text of this process into the inbox. This can be called from any event loop."""
         if asyncio.get_running_loop() is not self._loop:
-            with suppress(RuntimeError):  # the loop of the socket is closed
+            with suppress(RuntimeError):  # the socket's event loop is closed
                 self._loop.call_soon_threadsafe(self.take, event)
         elif (
             len(self._inbox) < MAX_WAITING
@@ -133,7 +136,7 @@ class Feed:
             self._let_read()
 
     async def read_inbox(self) -> None:
-        """Handle the waiting items in order."""
+        """Send the events and pieces of text that wait in the inbox, in order."""
         try:
             async with self._lock:
                 while self._inbox:
@@ -144,7 +147,7 @@ class Feed:
         self._end_reading()
 
     async def receive(self, message: Mapping[str, Any]) -> None:
-        """Handle a message of the channel layer: an event, streamed text, or the number of a large event."""
+        """Handle a message from the channel layer: an event, a piece of streamed text, or the number of a large event."""
         async with self._lock:
             if "event" in message:
                 await self._take(message["event"])
@@ -152,13 +155,13 @@ class Feed:
                 await self._send_from_log(self.sent)
 
     async def catch_up(self) -> None:
-        """Send the events in the log after the last one sent."""
+        """Send the events in the log that follow the last one sent."""
         async with self._lock:
             if self.sent is not None:
                 await self._send_from_log(self.sent)
 
     async def catch_up_text(self, part: StreamingText) -> None:
-        """Send the stored text of a message after its last known piece."""
+        """Send the stored text of a message that follows its last known piece."""
         async with self._lock:
             turn_id, step = str(part.turn_id), part.step
             offset = self._deltas.length_of(turn_id, step)
@@ -169,7 +172,7 @@ class Feed:
     async def send_text(
         self, turn_id: UUID, *, user: AbstractBaseUser, is_asked: bool = True
     ) -> bool:
-        """Send the text of a running turn so far, in order with its pieces. Return whether the queue had room.
+        """Send the text so far of a running turn, in order with its pieces. Return False if the queue had no room.
 
         An empty text is sent only if the client requested it.
         """
@@ -185,7 +188,7 @@ class Feed:
 
     @property
     def _is_open(self) -> bool:
-        """Whether events are sent as they arrive. Otherwise they are read from the log later."""
+        """Whether events are sent as they arrive. If not, they are read from the log later."""
         return not (self._send_queue.is_behind or self._send_queue.is_closing)
 
     def _offer(self, frame: str) -> bool:
@@ -209,7 +212,7 @@ class Feed:
     async def _take(self, event: Mapping[str, Any]) -> None:
         if self.sent is None or not self._is_open:
             return
-        if event["type"] == "thought_delta":  # the message will contain any lost text
+        if event["type"] == "thought_delta":  # the message will contain lost thoughts
             if not self._deltas.is_late(event):
                 self._send_queue.offer_text(encode(event))
         elif "seq" not in event:
@@ -245,9 +248,9 @@ class Feed:
 
 
 async def complete(events: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-    """Return the events as they are sent to clients.
+    """Return the events with the fields that clients get.
 
-    Messages, and reports that begin a turn, get HTML; calls get readable arguments.
+    HTML is added to messages and to reports that begin a turn, and readable arguments are added to calls.
     """
     messages = [event for event in events if event["type"] == "message"]
     carriers = [event for event in events if event["type"] == "turn_start" and event.get("reports")]
@@ -272,7 +275,7 @@ def encode(frame: Mapping[str, Any]) -> str:
 
 
 class LocalFeeds:
-    """An event sink that passes events to the feeds of their conversation."""
+    """An event sink that passes each event to the feeds of its conversation in this process."""
 
     def __init__(self) -> None:
         self._feeds: dict[UUID, set[Feed]] = {}
@@ -292,7 +295,7 @@ class LocalFeeds:
         self.push(conversation_id, event)
 
     def push(self, conversation_id: UUID, event: dict[str, Any]) -> None:
-        """Pass on an event or a piece of text. Safe to call from any event loop."""
+        """Pass an event or a piece of text to the feeds. This can be called from any event loop."""
         for feed in tuple(self._feeds.get(conversation_id, ())):
             feed.take(event)
 

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 @never_cache
 @require_safe
 async def healthz(request: HttpRequest) -> JsonResponse:
-    """Answer that the process is alive, without checking anything else."""
+    """Return status 200, which shows that the process is alive, without checking anything else."""
     return JsonResponse({"ok": True})
 
 
@@ -34,9 +34,9 @@ async def healthz(request: HttpRequest) -> JsonResponse:
 @never_cache
 @require_safe
 async def readyz(request: HttpRequest) -> JsonResponse:
-    """Answer whether this process can accept work, with status 503 if it cannot.
+    """Return whether this process can accept work, with status 503 if it cannot.
 
-    The channel layer is reported but does not affect the status, because without it updates are only slower.
+    The channel layer is reported but does not affect the status, because updates are only slower without it.
     """
     if await runtime.is_draining():
         return JsonResponse({"ok": False, "draining": True}, status=503)
@@ -53,7 +53,7 @@ async def readyz(request: HttpRequest) -> JsonResponse:
 
 
 class _Probe:
-    """A check that may hang. It runs once at a time, and requests wait for it only as long as the settings allow."""
+    """A check that may hang. Only one runs at a time, and requests wait for it at most `WEBCHAT_READY_TIMEOUT` seconds."""
 
     def __init__(self, what: str, ask: Callable[[], Awaitable[None]]) -> None:
         self._what = what
@@ -62,7 +62,7 @@ class _Probe:
         self._is_told = False
 
     async def answers(self) -> bool:
-        """Return whether the check succeeds in time. A late check is reused by the next request."""
+        """Return whether the check succeeds in time. A check that is still running is reused by the next request."""
         task = self._asked.get()
         if task is None or task.done():
             task = asyncio.create_task(self._try(), name=f"probe: {self._what}")
@@ -75,21 +75,21 @@ class _Probe:
     async def _try(self) -> bool:
         try:
             await self._ask()
-        except Exception as failure:  # noqa: BLE001 - whatever it is, it is no answer
+        except Exception as failure:  # noqa: BLE001 - any exception means that the check failed
             self._tell("The %s does not answer", failure)
             return False
         self._is_told = False
         return True
 
     def _tell(self, message: str, failure: Exception | None = None) -> None:
-        """Log an outage only once, because monitoring may ask every second."""
+        """Log an outage only once, because monitoring may send a request every second."""
         if not self._is_told:
             logger.warning(message, self._what, exc_info=failure)
         self._is_told = True
 
 
 class _Schema:
-    """The migrations that the database lacked at the last check; None = not checked yet."""
+    """The state of the database's schema. `missing` has the unapplied migrations; it is None before the first check."""
 
     def __init__(self) -> None:
         self.missing: list[str] | None = None
@@ -102,7 +102,7 @@ _schema = _Schema()
 def _check_database() -> None:
     with database_connection().cursor() as cursor:
         cursor.execute("SELECT 1")
-    if _schema.missing != []:  # applied migrations stay applied
+    if _schema.missing != []:  # a complete schema stays complete
         _schema.missing = missing_migrations()
 
 
@@ -117,7 +117,7 @@ _layer = _Probe("channel layer", _check_layer)
 
 
 async def ask_all() -> list[tuple[str, bool]]:
-    """Check concurrently everything that this process needs. Return the name and result of each check."""
+    """Check the database and the channel layer concurrently. Return the name and result of each check."""
     answers = await asyncio.gather(_database.answers(), _layer.answers())
     return list(zip((_("Database"), _("Channel layer")), answers, strict=True))
 

@@ -1,4 +1,8 @@
-"""The user of a connection, read each time because a socket outlives sign-outs, revoked tokens and disabled accounts."""
+"""Finds the user of a connection.
+
+The user is read from the database each time, because a socket can outlive its session, its token and its user's
+account.
+"""
 
 import hashlib
 from collections.abc import Mapping
@@ -16,13 +20,13 @@ from webchat.exceptions import SignedOut
 
 
 class _ReadOnlySession(dict[str, Any]):
-    """A session that Django only verifies, because a socket cannot give the browser a new cookie."""
+    """A session that Django can only verify, because a socket cannot send the browser a new cookie."""
 
     def cycle_key(self) -> None:
-        """Keep the key of a session that one of `SECRET_KEY_FALLBACKS` verified. The next page request rotates it."""
+        """Keep the session's key if one of `SECRET_KEY_FALLBACKS` verified it. The next page request rotates the key."""
 
     def flush(self) -> None:
-        """Keep an unverified session. It authenticates no user."""
+        """Keep a session that could not be verified. It authenticates no user."""
 
 
 def user_of_session(session_key: str) -> AbstractBaseUser | None:
@@ -49,12 +53,12 @@ current_user = run_in_query_thread(user_of)
 
 
 def fingerprint(session_key: str | None) -> str:
-    """Return a hash of a session's key that may go through the channel layer."""
+    """Return a hash of a session's key. Unlike the key itself, it may be sent through the channel layer."""
     return hashlib.sha256((session_key or "").encode()).hexdigest()
 
 
 def session_fingerprint(scope: Mapping[str, Any]) -> str | None:
-    """Return the fingerprint of a socket's session, or None without a session."""
+    """Return the fingerprint of a socket's session, or None if the socket has no session."""
     key = _session_key(scope)
     return fingerprint(key) if key else None
 

@@ -1,7 +1,7 @@
-"""The import map of our scripts for static files with hashed names.
+"""Builds the import map of the chat's scripts, for static files with hashes in their names.
 
-Modules import each other by their plain names. Without the map, the browser would use cached old modules after an
-update, or find no file if only the hashed ones are served.
+Modules import each other by their plain names. Without the map, browsers would use outdated modules from their cache
+after an update, or find no file if only those with hashes are served.
 """
 
 import json
@@ -19,9 +19,10 @@ MODULES = "webchat/js/"
 
 
 def import_map() -> dict[str, str]:
-    """Return each module's hashed address by the address that imports use; empty if the addresses have no hashes.
+    """Return the hashed address of each module, keyed by the plain address that imports use.
 
-    A page with its own import map must add these to its `imports`.
+    The result is empty if the addresses have no hashes. A page with its own import map must add these entries to its
+    `imports`.
     """
     entries = {}
     for name in sorted(getattr(staticfiles_storage, "hashed_files", ())):
@@ -34,7 +35,7 @@ def import_map() -> dict[str, str]:
 
 
 def import_map_script(request: HttpRequest | None, *, nonce: str = "") -> SafeString:
-    """Return the `<script>` element of the map, or an empty string if there is no map or the page already has it."""
+    """Return the `<script>` element with the map. It is empty if the map is empty or the page already has the element."""
     if getattr(request, "has_chat_import_map", False):
         return SafeString()
     entries = import_map()
@@ -47,5 +48,5 @@ def import_map_script(request: HttpRequest | None, *, nonce: str = "") -> SafeSt
     return format_html(
         '<script type="importmap"{}>{}</script>',
         format_html(' nonce="{}"', nonce) if nonce else "",
-        mark_safe(text),  # noqa: S308 - addresses of our own files, and no element can end in it
+        mark_safe(text),  # noqa: S308 - addresses of static files, and `<` is escaped, so the element cannot end early
     )

@@ -1,7 +1,8 @@
 """Renders the finished blocks of a streaming answer once for all sockets that requested HTML.
 
 A block is finished when no further text can change it. `GrowingText` decides when to search for finished blocks, and
-`finished_length` searches. The message that follows has the HTML of the whole text and replaces these blocks.
+`finished_length` performs the search. The message that completes the answer contains the HTML of the whole text and
+replaces these blocks.
 """
 
 import asyncio
@@ -20,21 +21,20 @@ from webchat.markdown import fence_after, render_markdown
 from webchat.protocol.server_frames import TextHtml
 
 Delta: TypeAlias = Mapping[str, Any]
-MAX_TEXT = 200_000  # characters of an answer that are rendered while it streams
-MAX_BLOCK = (
-    10_000  # characters to search for the end of a block; the end of code is known without a search
-)
-_MAY_END = re.compile(r"[ \t]*\r?$| {0,3}(?:#|```|~~~|[-*_=])")  # a line that may end a block
-_WORDS = re.compile(r"(?:\*\*)?[^\W\d_]")  # starts a line of a paragraph or a table
+MAX_TEXT = 200_000  # characters of an answer to render while it streams
+MAX_BLOCK = 10_000  # characters to search for the end of a block; the end of a code block is found without a search
+_MAY_END = re.compile(r"[ \t]*\r?$| {0,3}(?:#|```|~~~|[-*_=])")  # lines that may end a block
+_WORDS = re.compile(r"(?:\*\*)?[^\W\d_]")  # the start of a line of a paragraph or a table
 _LINE_END = re.compile(r"\r\n?|\n")
 _CLOSING = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*$")
-_GO_ON = {"bullet_list_open", "ordered_list_open", "code_block"}  # even after a blank line
-_SINGLE = {"heading_open", "hr"}  # they cannot grow
+# Blocks that can continue after a blank line.
+_GO_ON = {"bullet_list_open", "ordered_list_open", "code_block"}
+_SINGLE = {"heading_open", "hr"}  # blocks that cannot grow
 
 
 @dataclass(frozen=True, kw_only=True)
 class Blocks:
-    """Blocks that were finished at the same time, with their position in the text."""
+    """Finished blocks that were found by one search, with their position in the text."""
 
     turn_id: str
     offset: int
@@ -43,13 +43,13 @@ class Blocks:
 
     @cached_property
     def frame(self) -> str:
-        """Return the encoded frame of the blocks, which is encoded only once."""
+        """The encoded frame with the blocks. All sockets share it."""
         frame = TextHtml(turn_id=self.turn_id, offset=self.offset, end=self.end, html=self.html)
         return frame.model_dump_json()
 
 
 class LiveAnswer:
-    """The streaming answer of a conversation and its finished blocks, shared by all sockets of one event loop."""
+    """The answer that streams in a conversation, with its finished blocks. All sockets of an event loop share it."""
 
     def __init__(self, rendering: asyncio.Lock) -> None:
         self.message = ("", 0)  # turn and step
@@ -62,14 +62,14 @@ class LiveAnswer:
         self._is_rendering = False
 
     def add(self, delta: Delta) -> None:
-        """Add a piece of text. Every socket passes it on, and only the first copy is used."""
+        """Add a piece of text. Every socket adds each piece, and all copies but the first are ignored."""
         message, offset, text = message_of(delta), delta["offset"], delta["text"]
         if message != self.message:
             if offset > 0 or (message[0] == self.message[0] and message[1] < self.message[1]):
-                return  # late, or the text before it is unknown
+                return  # the piece is late, or the text before it is unknown
             self._begin(message)
         if offset > self._length:
-            return  # a socket that requests the whole text supplies it
+            return  # there is a gap, which closes when a socket adds the whole text
         text = text[self._length - offset :]
         self._length += len(text)
         self._pieces.append(text)
@@ -84,7 +84,7 @@ class LiveAnswer:
         return self._pieces[0]
 
     def finish(self, message: tuple[str, int]) -> None:
-        """Drop the answer, because its message is complete."""
+        """Drop the answer if this message, which is complete now, is the one that streamed."""
         if message == self.message:
             self._begin(("", 0))
 
@@ -120,7 +120,7 @@ class LiveAnswer:
 
 
 def _render_finished(text: str) -> tuple[int, str]:
-    """Return the length and HTML of the finished text. This takes some milliseconds, so it runs in a thread."""
+    """Return the length and HTML of the finished blocks. This takes several milliseconds, so call it in a thread."""
     length = finished_length(text)
     return length, render_markdown(text[:length])
 
@@ -131,20 +131,20 @@ def message_of(delta: Delta) -> tuple[str, int]:
 
 
 class LiveAnswers:
-    """The streaming answers of one event loop. They are rendered one at a time, so that they use only one thread."""
+    """The streaming answers of an event loop. They are rendered one at a time, so that they occupy only one thread."""
 
     def __init__(self) -> None:
         self.by_conversation: dict[UUID, LiveAnswer] = {}
         self._rendering = asyncio.Lock()
 
     def of(self, conversation_id: UUID) -> LiveAnswer:
-        """Return the answer of a conversation, and create it for its first reader."""
+        """Return the answer of a conversation. Create it if it has no reader yet."""
         if conversation_id not in self.by_conversation:
             self.by_conversation[conversation_id] = LiveAnswer(self._rendering)
         return self.by_conversation[conversation_id]
 
     def forget(self, conversation_id: UUID) -> None:
-        """Drop the answer of a conversation without readers."""
+        """Drop the answer of a conversation if it has no readers."""
         answer = self.by_conversation.get(conversation_id)
         if answer is not None and not answer.readers:
             del self.by_conversation[conversation_id]
@@ -154,7 +154,10 @@ live_answers: PerLoop[LiveAnswers] = PerLoop()
 
 
 class BlockReader:
-    """One client's position in the answer. It gets each block once, after its text. `offer` returns whether it sent a frame."""
+    """A client's position in the answer. The client gets each block once, after the block's text.
+
+    `offer` queues a frame for the client, and returns whether the queue had room.
+    """
 
     def __init__(self, conversation_id: UUID, *, offer: Callable[[str], bool]) -> None:
         self._conversation_id = conversation_id
@@ -164,10 +167,10 @@ class BlockReader:
         self._offer = offer
         self._message = ("", 0)
         self._text_end = 0
-        self._sent = 0  # of the blocks
+        self._sent = 0  # number of blocks that were sent
 
     def complete(self, text: str, *, turn_id: str, step: int) -> tuple[str, int]:
-        """Return the text so far and its step, extended if more text is known here."""
+        """Return a text and its step, or the streaming answer and its step if the answer has more text."""
         live = self._answer
         if live.message[0] != turn_id or live.message[1] < step or len(live.text) <= len(text):
             return text, step
@@ -208,10 +211,10 @@ if TYPE_CHECKING:
 
 
 class GrowingText:
-    """The unfinished end of an answer. Adding a piece takes constant time, however long the text is."""
+    """The unfinished end of an answer. The time to add a piece does not depend on the length of the text."""
 
     def __init__(self) -> None:
-        self.offset = 0  # position of the text in the answer
+        self.offset = 0  # position of the unfinished text in the answer
         self._begin("")
 
     @property
@@ -226,12 +229,12 @@ class GrowingText:
             self._scan()
 
     def search(self) -> str:
-        """Return the text that may begin with finished blocks."""
+        """Return the part of the text to search for finished blocks."""
         self._may_have_end = False
         return self._text if self._is_code else self._text[:MAX_BLOCK]
 
     def drop(self, length: int) -> None:
-        """Drop the finished text. After an unsuccessful search the text must grow by a quarter before the next one."""
+        """Drop the finished text. After an unsuccessful search, the text must grow by a quarter before the next search."""
         self.offset += length
         if length:
             self._begin(self._text[length:])
@@ -242,7 +245,7 @@ class GrowingText:
             self.give_up()
 
     def give_up(self) -> None:
-        """Stop searching, because the final message will contain the rest."""
+        """Stop searching. The message that completes the answer will contain the rest."""
         self._begin("")
         self._is_given_up = True
 
@@ -250,13 +253,13 @@ class GrowingText:
         self._text = text
         self._is_given_up = self._may_have_end = self._is_after_blank = self._has_begun = False
         self._enough = 0
-        self._scanned = 0  # up to the last, incomplete line
-        self._fence = ""  # the opening fence of the code at the start of the text
-        self._is_code = False  # whether that code has ended
+        self._scanned = 0  # length of the complete lines that were scanned
+        self._fence = ""  # opening fence of the code block at the start of the text
+        self._is_code = False  # whether that code block has ended
         self._scan()
 
     def _scan(self) -> None:
-        """Scan new lines up to one that may end a block."""
+        """Scan new lines until one of them may end a block."""
         while not self.is_due and (self._fence or self._scanned < MAX_BLOCK):
             if not (end := self._text.find("\n", self._scanned) + 1):
                 break
@@ -265,7 +268,7 @@ class GrowingText:
         self._look_for_paragraph()
 
     def _look_for_paragraph(self) -> None:
-        """Request a search before a paragraph, because the block before it has certainly ended."""
+        """Request a search if a paragraph begins after a blank line, because the block before it has ended then."""
         if self._is_after_blank and _WORDS.match(self._text, self._scanned):
             self._may_have_end, self._is_after_blank, self._enough = True, False, 0
 
@@ -284,7 +287,7 @@ class GrowingText:
 
 
 def finished_length(text: str) -> int:
-    """Return the length of the finished blocks at the beginning, including the blank lines after them."""
+    """Return the length of the finished blocks at the beginning of a text, including the blank lines after them."""
     lines_text = text[: _known_length(text)]
     blocks = [
         token for token in _parser().parse(lines_text) if token.level == 0 and token.nesting >= 0
@@ -302,13 +305,15 @@ def finished_length(text: str) -> int:
 
 
 def _known_length(text: str) -> int:
-    """Return the end of the known lines: complete lines, and a last line that begins with words."""
+    """Return the length of the lines whose type is certain: the complete lines, and a last line that begins with a
+    word.
+    """
     end = text.rfind("\n") + 1
     return len(text) if _WORDS.match(text, end) else end
 
 
 def _is_finished(block: "Token", lines: list[str]) -> bool:
-    """Whether the last block of the text can no longer grow."""
+    """Return whether the last block of a text can no longer grow."""
     if block.type in _SINGLE:
         return True
     end = _end_of(block)
@@ -330,8 +335,8 @@ def _is_blank(line: str) -> bool:
 
 @cache
 def _parser() -> "MarkdownIt":
-    """Return a parser for blocks only, with the same block rules as `markdown_rules`."""
-    from markdown_it import MarkdownIt  # noqa: PLC0415 - most processes that start parse nothing
+    """Return a parser for blocks without inline markup. It has the same block rules as `markdown_rules`."""
+    from markdown_it import MarkdownIt  # noqa: PLC0415 - most processes never parse Markdown
 
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
     parser.core.ruler.enableOnly(["normalize", "block"])

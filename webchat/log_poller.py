@@ -1,9 +1,10 @@
-"""Polls the database once for all sockets of the process, for new events and the status of conversations.
+"""Polls the database for new events and the status of conversations, once for all sockets of the process.
 
 The channel layer may lose messages. The next message reveals the gap, but no message follows the last one of a turn.
-The heartbeat would find that gap late, because it queries for each socket and therefore runs rarely.
-An event of this process triggers a poll immediately. While the layer is unavailable, the poller polls twice a second and
-also reads the stored part of streamed text.
+The heartbeat would find that gap late, because it needs a query for each socket and therefore runs rarely.
+
+An event of this process that changes a status triggers a poll immediately. While the layer is unavailable, the poller
+polls twice a second and also reads the stored part of streamed text.
 """
 
 import asyncio
@@ -25,38 +26,36 @@ from webchat.translation import for_reader
 logger = logging.getLogger(__name__)
 
 MIN_INTERVAL = 0.5  # seconds between two polls
-_COUNTED = {
-    "expires_in_ms",
-    "elapsed_ms",
-}  # change with every poll, but the client counts them itself
+# Values that differ in each poll, although clients update them themselves.
+_COUNTED = {"expires_in_ms", "elapsed_ms"}
 
 
 class Subscriber(Protocol):
-    """An open socket."""
+    """An open socket that subscribes to the results of polls."""
 
     conversation_id: UUID
     user_id: Any
 
     @property
     def has_layer(self) -> bool:
-        """Whether it receives events of other processes through the channel layer."""
+        """Whether the socket receives events of other processes through the channel layer."""
         ...
 
     async def catch_up_to(self, last_seq: int) -> None:
-        """Send the missing events up to `last_seq`. Never raises."""
+        """Send the events up to `last_seq` that the client does not have yet. This must not raise."""
         ...
 
     async def catch_up_text(self, part: StreamingText) -> None:
-        """Send the stored part of a streamed text that was not sent yet. Never raises."""
+        """Send the stored part of a streamed text that was not sent yet. This must not raise."""
         ...
 
     def update_overview(self, overview: Overview) -> None:
-        """Send the overview if the client does not have it yet. Never raises."""
+        """Send the overview if the client does not have it yet. This must not raise."""
         ...
 
 
 class LogPoller:
-    """Polls for the sockets of one event loop. Its task runs while there are sockets."""
+    """Polls the database for the sockets of one event loop. Its task runs while there are sockets."""
 
     def __init__(self) -> None:
         self._subscribers: set[Subscriber] = set()
@@ -83,11 +82,11 @@ class LogPoller:
                 await task
 
     async def publish(self, _conversation_id: UUID, event: dict[str, Any]) -> None:
-        """Poll immediately after an event that changes a status. This makes the poller an event sink."""
+        """Poll immediately after an event that changes a status. With this method, the poller is an event sink."""
         declared = EVENTS.get(event["type"])
         may_change = declared is not None and declared.changes_status
         if may_change and self._subscribers and self._loop is not None:
-            with suppress(RuntimeError):  # the loop of the sockets is closed
+            with suppress(RuntimeError):  # the sockets' event loop is closed
                 self._loop.call_soon_threadsafe(self._wakeup.set)
 
     def push(self, _conversation_id: UUID, _delta: dict[str, Any]) -> None:
@@ -108,17 +107,19 @@ class LogPoller:
                     await subscriber.catch_up_text(part)
         for subscriber in subscribers:
             subscriber.update_overview(overview)
-            await asyncio.sleep(0)  # streamed text must not wait for all sockets
+            await asyncio.sleep(0)  # so that streamed text does not wait for all sockets
 
     @property
     def _has_no_layer(self) -> bool:
-        """Whether some sockets miss the events of other processes, because they were opened during an outage of the layer."""
+        """Whether the layer is unavailable, or was when one of the sockets was opened, so that events of other
+        processes are missed.
+        """
         return layer_state.is_away or (
             is_layer_shared() and not all(subscriber.has_layer for subscriber in self._subscribers)
         )
 
     async def _until_due(self) -> None:
-        """Wait for the next poll, but stop waiting when the layer fails."""
+        """Wait until the next poll is due, an event triggers it, or the layer fails."""
         now = asyncio.get_running_loop().time
         due = now() + app_settings.LOG_CHECK_INTERVAL
         while (seconds := due - now()) > 0 and not self._has_no_layer and not self._wakeup.is_set():
@@ -141,17 +142,17 @@ log_poller = LogPoller()
 
 
 class OverviewTracker:
-    """Keeps the last overview that a client got. The first overview is always sent."""
+    """Tracks the last overview that a client got, so that only changes are sent. The first one is always sent."""
 
     def __init__(self, *, user_id: Any, conversation_id: UUID) -> None:
         self._user_id = user_id
         self._conversation_id = conversation_id
         self._known: tuple[Any, ...] | None = None
-        # Not copied without this conversation, because all sockets of a person share the marks of a poll.
+        # All sockets of a person share this mapping, so the own conversation is left out on each use, not in a copy.
         self._marks: Mapping[UUID, StatusMark] = {}
 
     def changes(self, overview: Overview) -> server_frames.Overview | None:
-        """Return the frame to send, or None if nothing has changed. The frame is then considered sent."""
+        """Return the frame to send, or None if nothing has changed since the last one. The caller must send the frame."""
         marks = overview.marks.get(self._user_id, {})
         others, known_others = self._others_in(marks), self._others_in(self._marks)
         self._marks = marks

@@ -1,6 +1,6 @@
 """Renders the Markdown of messages as sanitised HTML, in a worker thread.
 
-Only the agent's text is Markdown. A person's message is shown as typed.
+Only an agent's text is treated as Markdown. A person's message is shown as it was typed.
 """
 
 import re
@@ -15,7 +15,7 @@ from django.utils.html import escape
 from governance.threads import run_in_thread
 from turns import wire
 
-BLOCK = 10_000  # characters rendered in one piece, so that no answer occupies a thread for long
+BLOCK = 10_000  # characters to render at a time, so that no answer occupies a thread for long
 CACHE = 16_000_000  # bytes of recently rendered blocks and their HTML
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 
@@ -32,7 +32,7 @@ def render_markdown(text: str) -> str:
 
 
 class RenderedBlocks:
-    """A cache of recently rendered blocks. Their text and HTML take at most `max_bytes`."""
+    """A cache of recently rendered blocks, whose text and HTML use at most `max_bytes` of memory."""
 
     def __init__(self, max_bytes: int) -> None:
         self.memory = 0
@@ -63,7 +63,7 @@ rendered = RenderedBlocks(CACHE)
 
 
 def _render_block(text: str) -> str:
-    from webchat import markdown_rules  # noqa: PLC0415 - most processes that start render nothing
+    from webchat import markdown_rules  # noqa: PLC0415 - most processes never render Markdown
 
     return markdown_rules.render(text)
 
@@ -90,20 +90,20 @@ def _blocks(text: str) -> Iterator[str]:
 
 
 def _lines(text: str) -> Iterator[str]:
-    """Yield the lines with their line ends. A very long line comes in parts."""
+    """Yield the lines with their line ends. A line that is longer than `BLOCK` is yielded in parts."""
     for line in text.splitlines(keepends=True):
         for start in range(0, len(line), BLOCK):
             yield line[start : start + BLOCK]
 
 
 def fence_after(line: str, fence: str) -> str:
-    """Return the opening fence of the code that contains the next line, or "" outside code."""
+    """Return the opening fence of the code block that contains the next line, or "" if there is none."""
     match = _FENCE.match(line)
     if match is None:
         return fence
     if not fence:
         if match[1][0] == "`" and "`" in line[match.end() :]:
-            return ""  # code on a single line
+            return ""  # inline code
         return line if line.endswith("\n") else f"{line}\n"
     opening = _FENCE.match(fence)
     is_end = opening and match[1].startswith(opening[1]) and not line[match.end() :].strip()
@@ -111,7 +111,7 @@ def fence_after(line: str, fence: str) -> str:
 
 
 def as_typed(text: str) -> str:
-    """Return plain text as HTML with its line breaks."""
+    """Return plain text as an HTML paragraph that keeps its line breaks."""
     return f"<p>{escape(text).replace(chr(10), '<br>')}</p>" if text else ""
 
 
@@ -123,7 +123,7 @@ def html_of(message: Mapping[str, Any]) -> str:
 
 
 async def with_html(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the messages with the HTML of their texts and reports, and with the arguments of calls as text.
+    """Return the messages with the HTML of their texts and reports, and with readable arguments of their calls.
 
     The HTML is rendered in a worker thread.
     """
@@ -153,5 +153,5 @@ def _message_with_html(message: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _report_with_html(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Add the HTML of a report, which is Markdown like an answer."""
+    """Return a report with its HTML. Its text is Markdown, like an answer."""
     return {**report, "html": render_markdown(str(report.get("text", "")))}

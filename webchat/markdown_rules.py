@@ -1,4 +1,4 @@
-"""Renders and sanitises Markdown: code is highlighted, bare addresses become links, images become text."""
+"""Renders and sanitises Markdown. Code is highlighted, bare addresses become links, and images become text."""
 
 import logging
 import re
@@ -15,7 +15,7 @@ from markdown_it.token import Token
 
 from webchat import syntax_highlighting
 
-# The parser logs a DEBUG line for each rule that it tries, about a thousand for two answers.
+# At the level DEBUG, the parser logs each rule that it tries, which is about a thousand lines for two answers.
 _parser_log = logging.getLogger("markdown_it")
 if _parser_log.level == logging.NOTSET:
     _parser_log.setLevel(logging.INFO)
@@ -49,7 +49,7 @@ _CLASSES = {
     "th": _CELLS,
 }
 _SCHEMES = {"http", "https", "mailto"}
-# Excludes characters that change the direction of the following text.
+# The pattern excludes characters that change the direction of the text after them.
 _ADDRESS = re.compile(r"https?://[^\s<>\"\u200e\u200f\u202a-\u202e\u2066-\u2069]+")
 _NO_END = ".,;:!?'*_~"
 _TASK = re.compile(r"\[([ xX])\] ")
@@ -88,7 +88,7 @@ def _image(_renderer: Any, tokens: Sequence[Token], index: int, *_more: Any) -> 
 
 
 def _align_cells(state: StateCore) -> None:
-    """Set the alignment of a column with a class, because the page's policy forbids inline styles."""
+    """Set the alignment of cells with a class, because the page's Content-Security-Policy forbids inline styles."""
     for token in state.tokens:
         if token.type in {"th_open", "td_open"}:
             style = str(token.attrs.pop("style", ""))
@@ -97,7 +97,7 @@ def _align_cells(state: StateCore) -> None:
 
 
 def _mark_tasks(state: StateCore) -> None:
-    """Show the checkbox of a task as a symbol."""
+    """Replace the checkbox of each task in a list with a symbol."""
     for item, paragraph, inline in zip(
         state.tokens, state.tokens[1:], state.tokens[2:], strict=False
     ):
@@ -108,7 +108,7 @@ def _mark_tasks(state: StateCore) -> None:
 
 
 def _link_addresses(state: StateCore) -> None:
-    """Turn bare addresses in the text into links."""
+    """Turn bare addresses in text into links."""
     for token in state.tokens:
         if token.type != "inline" or "://" not in token.content:
             continue
@@ -122,7 +122,7 @@ def _link_addresses(state: StateCore) -> None:
 
 
 def _show_addresses(state: StateCore) -> None:
-    """Show the whole address as the text of `<https://…>`."""
+    """Make invisible characters visible in the text of links like `<https://…>`."""
     for token in state.tokens:
         children = token.children or ()
         for link, text in pairwise(children):
@@ -131,7 +131,7 @@ def _show_addresses(state: StateCore) -> None:
 
 
 def _visible(address: str) -> str:
-    """Percent-encode characters that are invisible or reorder their neighbours."""
+    """Percent-encode the characters that are invisible or change the order of their neighbours."""
     return "".join(
         each if each.isprintable() else quote(each, errors="replace") for each in address
     )
@@ -153,7 +153,9 @@ def _linked(token: Token, markdown: MarkdownIt) -> Iterator[Token]:
 
 
 def _without_end(address: str) -> str:
-    """Strip characters that belong to the sentence: a full stop, or a closing bracket that the address did not open."""
+    """Return the address without final characters that belong to the sentence, such as a full stop or an unmatched
+    bracket.
+    """
     while address:
         if address[-1] in _NO_END or (
             address[-1] in ")]}"

@@ -1,4 +1,4 @@
-"""`GET /metrics`: metrics for Prometheus, for users who may see all turns (B7)."""
+"""`GET /metrics` returns metrics for Prometheus to users who may see all turns (B7)."""
 
 from collections.abc import Iterable, Iterator
 from importlib import import_module
@@ -32,7 +32,9 @@ _sees_all = run_in_query_thread(access.sees_all)
 @never_cache
 @require_safe
 async def metrics(request: HttpRequest) -> HttpResponse:
-    """Return the metrics of this process, of the site, or of both as text. Without the `metrics` extra the status is 404.
+    """Return the metrics of this process, of the site, or of both as text.
+
+    Without the `metrics` extra, the status is 404.
 
     `?scope=process` omits the metrics that are the same for every process. `?scope=site` returns only those.
     """
@@ -48,7 +50,7 @@ async def metrics(request: HttpRequest) -> HttpResponse:
     if scope not in _SCOPES:
         sentence = _("“scope” must be “process”, “site” or “all”.")
         return api_errors.error(400, "invalid_scope", sentence)
-    # In a thread, because the metrics of a process are read from files of the kernel.
+    # In a thread, because some metrics of the process are read from files in `/proc`.
     return await run_in_thread(
         _render, await _read(scope), accept=request.headers.get("Accept", "")
     )
@@ -79,7 +81,7 @@ async def _read(scope: str) -> "_Joined":
 
 
 class _Joined:
-    """Combines several collectors."""
+    """A collector that yields the metrics of several collectors."""
 
     def __init__(self, collectors: Iterable["Collector"]) -> None:
         self._collectors = collectors

@@ -1,4 +1,4 @@
-"""Middleware: a Content-Security-Policy for every page of a project, and answers to invalid lookups in Django's admin."""
+"""Middleware that adds a Content-Security-Policy to every page of a project, and handles invalid lookups in the admin."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -17,8 +17,8 @@ from webchat.decorators import policy_for
 
 logger = logging.getLogger(__name__)
 
-LONGEST_SEARCH = 200  # characters of a search in the admin
-_ERROR = "e"  # Django's query parameter for an invalid lookup; the list then ignores its filters
+LONGEST_SEARCH = 200  # maximum characters of a search in the admin
+_ERROR = "e"  # Django's parameter for an invalid lookup; the list then ignores its filters
 
 GetResponse = (
     Callable[[HttpRequest], HttpResponse] | Callable[[HttpRequest], Awaitable[HttpResponse]]
@@ -26,10 +26,10 @@ GetResponse = (
 
 
 @sync_and_async_middleware
-def ContentSecurityPolicyMiddleware(get_response: GetResponse) -> GetResponse:  # noqa: N802 - Django names middleware so
-    """Send the chat's policy, `WEBCHAT_CSP`, with all other pages of the project too.
+def ContentSecurityPolicyMiddleware(get_response: GetResponse) -> GetResponse:  # noqa: N802 - Django's names for middleware
+    """Send the policy in `WEBCHAT_CSP` with all pages of the project, not only with those of the chat.
 
-    A header set by a view is kept.
+    A header that a view has set is kept.
     """
     if iscoroutinefunction(get_response):
 
@@ -45,10 +45,11 @@ def ContentSecurityPolicyMiddleware(get_response: GetResponse) -> GetResponse:  
 
 
 @sync_and_async_middleware
-def AdminLookupsMiddleware(get_response: GetResponse) -> GetResponse:  # noqa: N802 - the same
-    """Answer requests to admin lists of Django and other apps that look up values that databases cannot compare.
+def AdminLookupsMiddleware(get_response: GetResponse) -> GetResponse:  # noqa: N802 - Django's names for middleware
+    """Handle requests to admin lists whose filters or searches contain values that the database cannot compare.
 
-    The character NUL is replaced in every address, because PostgreSQL cannot compare it.
+    Without this middleware, these requests would end with status 500. NUL characters in query strings are always
+    replaced, because PostgreSQL cannot compare them.
     """
     if iscoroutinefunction(get_response):
 
@@ -65,12 +66,14 @@ def AdminLookupsMiddleware(get_response: GetResponse) -> GetResponse:  # noqa: N
 
 
 def _answering_lookups(middleware: GetResponse) -> GetResponse:
-    middleware.process_exception = _list_without_lookups  # type: ignore[union-attr]  # Django asks for it
+    middleware.process_exception = _list_without_lookups  # type: ignore[union-attr]  # Django calls it
     return middleware
 
 
 def _list_without_lookups(request: HttpRequest, problem: Exception) -> HttpResponse | None:
-    """Answer such a lookup, or such a primary key of a selected row, as Django answers unknown lookups."""
+    """Redirect a request with an invalid lookup or primary key to the unfiltered list, as Django does for unknown
+    lookups.
+    """
     match = request.resolver_match
     is_list = (
         match is not None and match.app_name == "admin" and match.view_name.endswith("_changelist")
@@ -87,7 +90,7 @@ def _list_without_lookups(request: HttpRequest, problem: Exception) -> HttpRespo
 
 
 def _cut_search(request: HttpRequest, *, is_list: bool) -> HttpResponse | None:
-    """Answer a search that is too long for a database condition. Return None for any other request."""
+    """Return a response to a search that is too long for the database, or None for any other request."""
     if is_list and cut_search(request):
         return HttpResponseRedirect(f"{request.path}?{request.GET.urlencode()}")
     match = request.resolver_match
@@ -98,13 +101,13 @@ def _cut_search(request: HttpRequest, *, is_list: bool) -> HttpResponse | None:
 
 
 def cut_search(request: HttpRequest) -> bool:
-    """Truncate a search that is too long for a database condition, and add a message. Return whether it was truncated."""
+    """Truncate a search that is too long for the database, and add a message. Return whether it was truncated."""
     searched = request.GET.get(SEARCH_VAR, "")
     if len(searched) <= LONGEST_SEARCH:
         return False
     query = request.GET.copy()
     query[SEARCH_VAR] = searched[:LONGEST_SEARCH]
-    request.GET = query  # type: ignore[assignment]  # it is changed no more
+    request.GET = query  # type: ignore[assignment]  # the mutable copy is not changed any more
     sentence = _("The search was too long: only its first %(count)d characters were used.")
     messages.warning(request, sentence % {"count": LONGEST_SEARCH}, fail_silently=True)
     return True

@@ -1,4 +1,4 @@
-"""Models of webchat: API tokens, and the audit of their creation and revocation."""
+"""Models of webchat: API tokens, and audit entries for their creation and revocation."""
 
 from django.conf import settings
 from django.db import models
@@ -10,7 +10,10 @@ from governance.model_fields import DatabaseTimeField
 
 
 class ApiToken(models.Model):
-    """A token with which a program acts for a user. Only its hash is stored; the token is shown once, when it is created."""
+    """An API token with which a program acts for a user.
+
+    Only a hash is stored, so the token is shown only when it is issued.
+    """
 
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.CASCADE, related_name="+", verbose_name=_("user")

@@ -1,4 +1,4 @@
-"""The open sockets of this process by user, so that a restart can close them."""
+"""Tracks the open sockets of this process, so that they can be counted per user and closed at a restart."""
 
 import asyncio
 from collections import Counter
@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 from weakref import WeakSet
 
-CLOSE_TIMEOUT = 1.0  # seconds for queued frames to leave and clients to answer
+CLOSE_TIMEOUT = 1.0  # seconds to send queued frames and to wait for the clients' close frames
 
 
 class OpenSocket(Protocol):
@@ -16,7 +16,7 @@ class OpenSocket(Protocol):
     user_id: Any
 
     async def close_for_restart(self) -> None:
-        """Send the events in the log, then close with 1012."""
+        """Send the remaining events in the log, then close with code 1012."""
         ...
 
 
@@ -43,22 +43,22 @@ def count_for_user(user_id: Any) -> int:
 
 
 def note_overflow() -> None:
-    """Count a client that reads too slowly."""
+    """Count an overflow of a send queue, which happens if its client reads too slowly."""
     _counts["overflow"] += 1
 
 
 def overflow_count() -> int:
-    """Return how often a client of this process read too slowly."""
+    """Return how often a send queue of this process overflowed."""
     return _counts["overflow"]
 
 
 def are_closing() -> bool:
-    """Whether the sockets of this loop are being closed, so that new ones are refused."""
+    """Return whether the sockets of this event loop are being closed, so that new ones must be refused."""
     return asyncio.get_running_loop() in _leaving
 
 
 async def close_all() -> None:
-    """Close every socket with code 1012, "the server restarts". Clients reconnect and miss nothing."""
+    """Close every socket with code 1012 (service restart). Clients then reconnect and miss nothing."""
     _leaving.add(asyncio.get_running_loop())
     sockets = tuple(_open)
     with suppress(TimeoutError):

@@ -1,4 +1,4 @@
-"""The operations of clients, one class each for both sockets and the API. None of them waits for a turn."""
+"""The operations that clients can request through sockets and the API, one class each. None of them waits for a turn."""
 
 from dataclasses import replace
 from typing import ClassVar, Literal, Self
@@ -39,7 +39,7 @@ from webchat.protocol.server_frames import Frame, MessageResult, OpResult, Probl
 
 
 class CancelAnswer(TypedDict):
-    """The cancel is stored. A repeated request gets the same answer while the turn is being cancelled."""
+    """The cancel is stored. A repeated request gets the same response while the turn is being cancelled."""
 
     ok: Literal[True]
     turn_id: str
@@ -49,8 +49,8 @@ class CancelAnswer(TypedDict):
 class CancelTurn(Operation):
     """Cancel a turn, immediately or after its current step.
 
-    The answer is sent once the request is stored (C2). Messages queued behind the turn are cancelled too. With the
-    mode `queued`, only this turn is cancelled, and only if it has not started.
+    The server replies as soon as the request is stored (C2). Messages that are queued behind the turn are cancelled
+    too. With the mode `queued`, only this turn is cancelled, and only if it has not started.
     """
 
     name: ClassVar = "cancel_turn"
@@ -81,7 +81,7 @@ class CancelToolAnswer(CancelAnswer):
 
 
 class CancelTool(Operation):
-    """Cancel one tool call; the turn continues (C3)."""
+    """Cancel one tool call. The turn continues (C3)."""
 
     name: ClassVar = "cancel_tool"
     path: ClassVar = "/turns/{turn_id}/abort-tool/{tool_id}"
@@ -109,7 +109,7 @@ class CancelTool(Operation):
 
 
 class DeadlineAnswer(TypedDict):
-    """The current limit of the call. If `timeout_ms` is null, it has no limit."""
+    """The call's limit after the change. `timeout_ms` is null if the call has no limit."""
 
     ok: Literal[True]
     timeout_ms: int | None
@@ -117,9 +117,9 @@ class DeadlineAnswer(TypedDict):
 
 
 class SetDeadline(Operation):
-    """Change the limit of a running call, up to the ceiling (T9).
+    """Change the limit of a waiting or running call, up to the ceiling (T9).
 
-    Send either `timeout_ms` (the new limit) or `extend_ms` (additional time), not both.
+    Send either `timeout_ms` (the new limit) or `extend_ms` (additional time), but not both.
     """
 
     name: ClassVar = "set_deadline"
@@ -136,7 +136,7 @@ class SetDeadline(Operation):
         return self
 
     async def perform(self, requester: Requester) -> Result:
-        """Store the limit, or pass it to the owner of the turn."""
+        """Store the new limit, and notify the process that runs the turn."""
         receipt = await services.set_deadline(
             turn_id=requester.turn_id,
             tool_id=requester.tool_id,
@@ -154,14 +154,14 @@ class SetDeadline(Operation):
 
 
 class DecisionAnswer(TypedDict):
-    """The decision or the answer is stored: `status` is `approved`, `denied` or `cancelled`."""
+    """The decision or the answer is stored. `status` is `approved`, `denied` or `cancelled`."""
 
     ok: Literal[True]
     status: str
 
 
 class DecideTool(Operation):
-    """Allow a waiting call to run, or deny it with a reason for the agent.
+    """Allow a call that waits for approval to run, or deny it with a reason that the agent will read.
 
     Only the first decision takes effect (D2, D4).
     """
@@ -190,10 +190,10 @@ class DecideTool(Operation):
 class AnswerTool(Operation):
     """Answer the form of a running call (`tool_question`).
 
-    `accept` sends the answers as `content`, keyed by the names of the form's fields; `decline` means that the person
-    does not want to answer; `cancel` dismisses the form. The server refuses answers that do not fit the form with
-    `invalid_answer`, and the form stays open. A form can be answered only once. Without `question_id`, the answer is
-    for the open form of the call.
+    `accept` sends the answers in `content`, keyed by the names of the form's fields. `decline` means that the person
+    does not want to answer, and `cancel` dismisses the form. If the answers do not fit the form, the server refuses
+    them with `invalid_answer`, and the form stays open. A form can be answered only once. Without `question_id`, the
+    answer is for the open form of the call.
     """
 
     name: ClassVar = "answer_tool"
@@ -218,7 +218,7 @@ class AnswerTool(Operation):
 
 
 class ContinueTurn(Operation):
-    """Continue the conversation's last turn, which was interrupted, in a new turn.
+    """Continue the conversation's last turn in a new turn, if the last one was interrupted.
 
     A repeated request does not start a second new turn (H4).
     """
@@ -228,13 +228,13 @@ class ContinueTurn(Operation):
     answers: ClassVar = {202: MessageAnswer, 409: ErrorAnswer}
 
     async def perform(self, requester: Requester) -> Result:
-        """Start the new turn, or return it if it was already started."""
+        """Start the new turn, or return the one that was already started."""
         received = await services.continue_turn(turn_id=requester.turn_id, user=requester.user)
         return Result(OpOutcome.ACCEPTED, message_answer(received))
 
 
 class ResumeAnswer(TypedDict):
-    """The conversation continues; `resumed` false = it was not parked."""
+    """The conversation is not parked any more. `resumed` is false if it was not parked before the request."""
 
     ok: Literal[True]
     conversation_id: str
@@ -242,7 +242,7 @@ class ResumeAnswer(TypedDict):
 
 
 class ResumeConversation(Operation):
-    """Resume a parked conversation (H4)."""
+    """Resume a parked conversation, so that its turns start again (H4)."""
 
     name: ClassVar = "resume_conversation"
     path: ClassVar = "/conversations/{conversation_id}/resume"
@@ -258,7 +258,7 @@ class ResumeConversation(Operation):
 
 
 async def submit_message(frame: Message, *, requester: Requester) -> Frame | None:
-    """Submit a typed or spoken message. A cancel word takes effect here (C6)."""
+    """Submit a typed or spoken message, and return the reply. A cancel word takes effect here (C6)."""
     if frame.source == "voice" and not frame.is_final:
         return None
     try:
@@ -283,7 +283,7 @@ async def submit_message(frame: Message, *, requester: Requester) -> Frame | Non
 
 
 async def run_operation(frame: Operation, *, requester: Requester) -> Frame:
-    """Perform the operation of a frame. A repeated `op_id` gets the same answer."""
+    """Perform the operation of a frame, and return the reply. A repeated `op_id` gets the same reply."""
     ids = {name: getattr(frame, name) for name in frame.frame_ids()}
     try:
         result = await frame.perform(with_ids(requester, **ids))
@@ -304,7 +304,7 @@ def with_ids(
     turn_id: str | None = None,
     tool_id: str = "",
 ) -> Requester:
-    """Return the requester with these ids, parsed from text. Raise `TurnNotFound` for a malformed turn id."""
+    """Return a copy of the requester with these ids, parsed from text. Raise `TurnNotFound` for a malformed turn id."""
     if conversation_id is not None:
         parsed_id = uuid_of(conversation_id) or requester.conversation_id
         requester = replace(requester, conversation_id=parsed_id)
@@ -316,7 +316,7 @@ def with_ids(
 
 
 def message_answer(received: services.Received) -> MessageAnswer:
-    """Return the turn that a message started or cancelled."""
+    """Return the body of the response to a message: the turn that it started or cancelled."""
     return {
         "turn_id": str(received.turn_id),
         "conversation_id": str(received.conversation_id),
@@ -325,7 +325,7 @@ def message_answer(received: services.Received) -> MessageAnswer:
 
 
 def replaced_turn(raw_id: str | None) -> UUID | None:
-    """Return the turn that a message replaces, if any. Raise `CannotReplace` for a malformed id."""
+    """Return the parsed id of the turn that a message replaces, or None. Raise `CannotReplace` for a malformed id."""
     if raw_id is None:
         return None
     if (turn_id := uuid_of(raw_id)) is None:
@@ -334,7 +334,7 @@ def replaced_turn(raw_id: str | None) -> UUID | None:
 
 
 def refusal(code: str, sentence: object, *, about: object = None) -> Problem:
-    """Return the error for a rejected frame, with the frame's id if it has one."""
+    """Return the error frame for a refused frame, with that frame's id if it has one."""
     return Problem(
         code=code,
         message=str(sentence),
@@ -344,18 +344,21 @@ def refusal(code: str, sentence: object, *, about: object = None) -> Problem:
 
 
 def server_error(about: object = None) -> Problem:
-    """Return the error for a frame whose handling failed. The cause is only in the server's log."""
+    """Return the error frame for a frame whose handling failed. The cause is only in the server's log."""
     sentence = _("Something went wrong on the server. Please try again.")
     return refusal("server_error", sentence, about=about)
 
 
 def unavailable(about: object = None) -> Problem:
-    """Return the error for a frame during a database outage. The client can repeat the frame later."""
+    """Return the error frame for a frame that arrived during a database outage.
+
+    The client can send that frame again later.
+    """
     return refusal("unavailable", DATABASE_IS_AWAY, about=about)
 
 
 def uuid_of(text: str) -> UUID | None:
-    """Return the parsed id, or None for a malformed one, which is treated like an unknown id."""
+    """Return the parsed id, or None if it is malformed."""
     try:
         return UUID(text)
     except ValueError:
@@ -363,7 +366,7 @@ def uuid_of(text: str) -> UUID | None:
 
 
 def attachment_uuid(text: str) -> UUID:
-    """Return the id of a file. A malformed id is treated like an unknown one."""
+    """Return the parsed id of a file. Raise `AttachmentNotFound` for a malformed id, as for an unknown one."""
     attachment_id = uuid_of(text)
     if attachment_id is None:
         raise AttachmentNotFound
@@ -371,7 +374,10 @@ def attachment_uuid(text: str) -> UUID:
 
 
 async def _refuse_watcher(frame: Message, *, requester: Requester) -> Problem:
-    """Return the error for staff who may only view the conversation. Raise `ConversationNotFound` for everybody else."""
+    """Return the error frame for staff who may only view the conversation.
+
+    Raise `ConversationNotFound` for all other users.
+    """
     user = await services.identify(requester.user)
     await selectors.get_conversation(conversation_id=requester.conversation_id, user=user)
     sentence = _(

@@ -1,6 +1,6 @@
-"""The texts of the chat page's scripts, kept here so that they are translated with all other texts.
+"""The texts for the scripts of the chat page. They are here so that they are translated like all other texts.
 
-Scripts replace names in braces. They choose `_one` or `_other` by the plural rules of the language.
+Scripts replace names in braces. They choose between `_one` and `_other` by the plural rules of the language.
 """
 
 from django.utils.functional import Promise
@@ -56,7 +56,7 @@ CHAT_TEXTS: dict[str, Promise] = {
     "continue_turn": _("Continue"),
     "history_repaired_one": _("One call had no recorded result. The history was repaired."),
     "history_repaired_other": _("{n} calls had no recorded result. The history was repaired."),
-    # What the model has read, and what it thinks
+    # The size of the context, and the model's thoughts
     "prompt_changed_agent": _("The agent has changed, so the model reads this conversation again."),
     "prompt_changed_tools": _(
         "The agent's tools have changed, so the model reads this conversation again."
@@ -228,7 +228,7 @@ CHAT_TEXTS: dict[str, Promise] = {
     "back": _("All conversations"),
     "back_asked_one": _("All conversations: another one is waiting for your decision"),
     "back_asked_other": _("All conversations: others are waiting for {n} decisions"),
-    # Spoken by the live regions
+    # Announcements in the live regions, for screen readers
     "say_asked": _("{tool} is waiting for your decision."),
     "say_asked_by": _("{agent} is waiting for your decision on {tool}."),
     "say_asked_elsewhere": _("Another conversation is waiting for your decision."),
@@ -400,14 +400,14 @@ CHAT_TEXTS: dict[str, Promise] = {
     "limit_idle_changed_by": _("idle limit changed to {limit} by {by}"),
     "limit_changed": _("limit changed to {limit}"),
     "limit_changed_by": _("limit changed to {limit} by {by}"),
-    # Who ended it
+    # Who or what ended a call or a turn
     **{f"by_{reason}": _(reason.row.on_page) for reason in CancelReason},
     "by_name": _("by {by}"),
     "by_admin_named": _("by an admin ({by})"),
     "by_restart": _("the server restarted before it was finished"),
 }
 
-# The texts that the list of conversations uses.
+# The texts for the scripts of the page with all conversations.
 LIST_TEXTS = {
     key: text
     for key, text in CHAT_TEXTS.items()

@@ -1,8 +1,10 @@
-"""Limits per user in this process: frames and requests per minute, and open sockets.
+"""Limits each user's frames and requests per minute, and each user's open sockets, in this process.
 
-They protect the process, so each process counts separately: with three processes a user can do three times as much.
-Messages are counted in the database for all processes (`turns.queueing.queue`).
-Cancels have their own limit, so that other traffic can never prevent a cancel.
+The limits protect the process, so each process counts separately. With three processes, a user can send three times as
+much. Messages are counted in the database, for all processes together (`turns.queueing.queue`).
+
+A user's limit for frames never refuses a cancel, and each endpoint of the API has its own limit. A user's other sockets
+and requests therefore cannot prevent a cancel.
 """
 
 import time
@@ -29,7 +31,7 @@ WINDOW = 60.0  # seconds
 
 
 def may_send_frame(user_id: Any, frame: ClientFrame) -> bool:
-    """Count a frame. Return False if all sockets of the user together have sent too many."""
+    """Count a frame. Return False if the user's sockets together have sent too many in the last minute."""
     if isinstance(frame, Ack) or (isinstance(frame, Operation) and frame.is_cancel):
         return True
     return user_rate_limits.allow(user_id, "frames", limit=app_settings.MAX_USER_FRAMES_PER_MINUTE)
@@ -40,7 +42,7 @@ def may_open_socket(user_id: Any) -> bool:
 
 
 def check_request_rate(request: HttpRequest, user: AbstractBaseUser) -> None:
-    """Count a POST request, separately for each route. Raise `Refused` if there were too many."""
+    """Count a POST request, separately for each endpoint. Raise `Refused` if there were too many in the last minute."""
     if request.method != "POST":
         return
     address = request.resolver_match.route if request.resolver_match else ""
@@ -51,7 +53,10 @@ def check_request_rate(request: HttpRequest, user: AbstractBaseUser) -> None:
 
 
 class RateLimit:
-    """Allows at most `limit` events within any minute. Refused events are not counted, so waiting always helps."""
+    """A rate limit that allows at most `limit` events within any minute.
+
+    Refused events are not counted, so waiting helps.
+    """
 
     def __init__(self, limit: int, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._limit = limit
@@ -64,7 +69,10 @@ class RateLimit:
         return not self._times or self._times[-1] <= self._clock() - WINDOW
 
     def allow(self) -> bool:
-        """Count one event. Return False if there were too many."""
+        """Count an event, and return True.
+
+        If there were too many in the last minute, do not count it, and return False.
+        """
         now = self._clock()
         while self._times and self._times[0] <= now - WINDOW:
             self._times.popleft()
@@ -75,7 +83,7 @@ class RateLimit:
 
 
 class UserRateLimits:
-    """The rate limits of many users. Users who were idle for a minute are dropped, so that few are stored."""
+    """The rate limits of all users. The limits of users who were idle for a minute are dropped, so that few are stored."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -86,7 +94,7 @@ class UserRateLimits:
         return len(self._rates)
 
     def allow(self, user_id: Hashable, what: str, *, limit: int) -> bool:
-        """Count one event of a user. Return False if there were more than `limit` in the last minute."""
+        """Count an event of a user. Return False if there were already `limit` such events in the last minute."""
         self._tidy()
         key = (user_id, what, limit)
         rate = self._rates.get(key)

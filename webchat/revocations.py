@@ -1,7 +1,7 @@
-"""Notifies open sockets that their user's rights have changed, so that they read them from the database again.
+"""Notifies open sockets when the rights of their users have changed, so that they read them from the database again.
 
-Receivers of Django's signals send the notification after the commit through the channel layer, so that it reaches all
-processes. The heartbeat finds changes without a signal (`queryset.update`, another program).
+Receivers of Django's signals send the notification through the channel layer after the commit, so that it reaches all
+processes. The heartbeat detects changes that send no signal, such as those by `queryset.update` or another program.
 """
 
 from collections.abc import Iterable
@@ -21,12 +21,12 @@ from webchat import broadcast
 from webchat.identity import fingerprint
 from webchat.models import ApiToken
 
-UNRELATED = {"last_login"}  # fields of the user's row that a sign-in writes
+UNRELATED = {"last_login"}  # fields of the user's row that change at each sign-in
 M2M_CHANGES = {"post_add", "post_remove", "pre_clear"}
 
 
 def connect() -> None:
-    """Connect to all signals of changes that may remove rights."""
+    """Connect the receivers to the signals of all changes that may remove rights."""
     user_model = get_user_model()
     _connect(post_save, on_user_saved, sender=user_model)
     _connect(post_delete, on_user_deleted, sender=user_model)
@@ -41,7 +41,7 @@ def connect() -> None:
 
 
 def notify_users(user_ids: Iterable[Any]) -> None:
-    """Make the sockets of these users check their rights after the transaction commits."""
+    """After the transaction commits, make the sockets of these users check their rights."""
     for user_id in set(user_ids):
         message = {"type": "user.changed"}
         on_commit(partial(_send, user_id, message), robust=True)
@@ -63,7 +63,7 @@ def on_user_saved(
     update_fields: frozenset[str] | None = None,
     **_: Any,
 ) -> None:
-    """Notify a user who may have been deactivated, have a new password, or no longer be staff."""
+    """Notify a user whose row was changed, for example because they were deactivated or are no longer staff."""
     if not created and not (update_fields and set(update_fields) <= UNRELATED):
         notify_users([instance.pk])
 
@@ -92,17 +92,17 @@ def on_group_changed(sender: object, *, action: str, **change: Any) -> None:
 def _owners_of_change(
     owners: str, *, instance: Model, reverse: bool, pk_set: set[Any] | None, **_: Any
 ) -> list[Any]:
-    """Return the ids of the objects whose relation changed. `owners` is their name on the other side of the relation."""
+    """Return the ids of the objects whose relation changed. `owners` is the relation's name on the other side."""
     if not reverse:
         return [instance.pk]
     if pk_set is not None:
         return list(pk_set)
-    # The relation is being cleared, so its owners must be read before.
+    # The relation is about to be cleared, so its owners must be read now.
     return list(getattr(instance, owners).values_list("pk", flat=True))
 
 
 def on_group_deleted(sender: object, *, instance: Group, **_: Any) -> None:
-    """Notify the members of a group before it is deleted."""
+    """Notify the members of a group that is about to be deleted."""
     _notify_members([instance.pk])
 
 
@@ -111,7 +111,7 @@ def _notify_members(group_ids: Iterable[Any]) -> None:
     members = user_model._default_manager.filter(groups__in=group_ids)
     if hasattr(
         user_model, "is_staff"
-    ):  # other users see only their own conversations, whatever their groups
+    ):  # other users see only their own conversations, regardless of their groups
         members = members.filter(is_staff=True)
     notify_users(members.values_list("pk", flat=True))
 

@@ -1,4 +1,4 @@
-"""Routes WebSockets and authenticates them: browsers by session and only from this site, programs by token."""
+"""Routes WebSockets and authenticates them. Browsers need a session and a page of this site, and programs a token."""
 
 import logging
 from io import BytesIO
@@ -27,7 +27,7 @@ SOCKET_SCHEMES = {"ws": "http", "wss": "https"}
 
 
 class TokenAuthentication:
-    """Accepts `Authorization: Bearer`. A browser's Origin is still checked."""
+    """Authenticates sockets by an `Authorization: Bearer` header or else by a session. Each Origin header is checked."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -35,7 +35,7 @@ class TokenAuthentication:
         self._with_origin = SiteOriginValidator(inner)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Choose the authentication by the request's headers."""
+        """Pass the socket on with the user of its token, or to the authentication by session if it has no token."""
         scope = _without_script_name(scope)
         headers = dict(scope.get("headers", ()))
         token = api_tokens.bearer_of(headers.get(b"authorization", b"").decode("latin1"))
@@ -51,9 +51,9 @@ class TokenAuthentication:
 
 
 def _without_script_name(scope: Any) -> Any:
-    """Return the scope without the site's prefix, as Django reads it for a request.
+    """Return the scope with the site's prefix removed from its path, like Django removes it from a request's path.
 
-    Channels' router raises an error if the path lacks `root_path`, and ignores `FORCE_SCRIPT_NAME`.
+    Channels' router raises an error if the path does not begin with `root_path`, and ignores `FORCE_SCRIPT_NAME`.
     """
     prefix = (settings.FORCE_SCRIPT_NAME or scope.get("root_path", "")).rstrip("/")
     if not prefix:
@@ -82,9 +82,11 @@ def accepts_every_site(application: Any) -> bool:
 
 
 class Refusal(AsyncWebsocketConsumer):
-    """Accepts a socket and closes it with a code, because browsers do not see the code of a rejected socket."""
+    """A consumer that accepts a socket and closes it with a code. Browsers do not see the code of a rejected socket."""
 
-    channel_layer_alias = NO_LAYER  # it joins no group, so it works even without a broker
+    channel_layer_alias = (
+        NO_LAYER  # it needs no layer, so it works even if the broker is unreachable
+    )
 
     def __init__(self, *, code: int) -> None:
         super().__init__()
@@ -96,13 +98,13 @@ class Refusal(AsyncWebsocketConsumer):
 
 
 class SiteOriginValidator:
-    """Refuses browsers on other sites: another scheme, host or port that is not in `CSRF_TRUSTED_ORIGINS`."""
+    """Refuses sockets of pages with another scheme, host or port, unless their origin is in `CSRF_TRUSTED_ORIGINS`."""
 
     def __init__(self, application: Any) -> None:
         self._application = application
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Pass the socket on, or close it before it opens."""
+        """Pass the socket on if its origin is allowed. Otherwise reject it before it opens."""
         request = _as_request(scope)
         origin = request.headers.get("Origin", "")
         if _is_own(origin, request):
@@ -111,7 +113,7 @@ class SiteOriginValidator:
         logger.warning(
             "A socket was refused: its page is of another site", extra={"origin": origin}
         )
-        # Channels' own consumer for this fails if the channel layer's broker is unreachable.
+        # The consumer of Channels for this fails if the broker of the channel layer is unreachable.
         await receive()
         await send({"type": "websocket.close"})
 
@@ -138,7 +140,10 @@ def _allows(trusted: str, origin: tuple[str, str]) -> bool:
 
 
 def _parsed(origin: str) -> tuple[str, str] | None:
-    """Return the scheme and the host with its port, even a default one. None if the text is not an origin."""
+    """Return the scheme of an origin and its host with port, even a default port.
+
+    Return None if the text is not an origin.
+    """
     try:
         parts = urlsplit(origin)
         port = parts.port
@@ -150,10 +155,11 @@ def _parsed(origin: str) -> tuple[str, str] | None:
 
 
 def _as_request(scope: Any) -> HttpRequest:
-    """Return the handshake of a socket as an HTTP request, so that Django finds its scheme and host."""
+    """Return a socket's handshake as an HTTP request, from which Django can determine the scheme and host."""
     scheme = scope.get("scheme", "ws")
     http = {"method": "GET", "scheme": SOCKET_SCHEMES.get(scheme, scheme), "query_string": b""}
-    # Django finds host and scheme behind proxies only for requests, and documents no other way to make one from a scope.
+    # Django determines scheme and host behind proxies only for requests, and documents no other way to create one from
+    # a scope.
     request = ASGIRequest({**scope, **http}, BytesIO())
     believed: tuple[str, str] | None = getattr(settings, "SECURE_PROXY_SSL_HEADER", None)
     if believed and (value := request.META.get(believed[0])):
@@ -161,7 +167,7 @@ def _as_request(scope: Any) -> HttpRequest:
     return request
 
 
-# Django's functions accept applications here, but their types do not.
+# Django's URL functions accept ASGI applications, but their type annotations do not.
 _chat: Any = ChatConsumer.as_asgi()
 _not_found: Any = Refusal.as_asgi(code=CloseCode.NO_SUCH_CONVERSATION)
 websocket_urlpatterns: Any = [

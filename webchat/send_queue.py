@@ -1,11 +1,11 @@
-"""The bounded queue of frames to one socket. One task sends them, so nothing else waits for a slow client.
+"""The bounded queue of frames to a socket. One task sends them, so that nothing else waits for a slow client.
 
-Answers are always queued. Events and streamed text are queued only if there is room. Dropped text leaves a gap that the
-client notices and requests. Dropped events are read from the log when there is room again.
+Replies are always queued. Events and streamed text are queued only if there is room. Dropped text leaves a gap, which
+the client notices and requests again. Dropped events are read from the log when there is room again.
 
-Not every server applies backpressure: Daphne buffers everything that a client does not read. A client can therefore
-acknowledge what it received (`ack`), and unacknowledged bytes occupy the queue. A client without acks gets a bounded
-amount of streamed text between two of its frames.
+Not every server applies backpressure. Daphne, for example, buffers everything that a client does not read. A client can
+therefore acknowledge what it has received (`ack`), and unacknowledged bytes occupy the queue. A client that sends no
+acks gets a limited amount of streamed text between two of its frames.
 """
 
 import asyncio
@@ -19,12 +19,12 @@ from webchat.conf import app_settings
 logger = logging.getLogger(__name__)
 
 TRY_AGAIN = 1013
-_HARD_LIMIT = 4  # times the limit; a client that reads its answers stays below
-_ACKS_PER_LIMIT = 4  # acks this frequent never block the queue
+_HARD_LIMIT = 4  # multiple of the limits; a client that reads its replies never reaches it
+_ACKS_PER_LIMIT = 4  # acks per limit in bytes, so that a client that reads never blocks the queue
 
 
 class SendQueue:
-    """A bounded queue of frames and, last, of a close code."""
+    """A bounded queue of frames, and of the close code that may follow them."""
 
     def __init__(
         self,
@@ -40,7 +40,9 @@ class SendQueue:
         self._frames: deque[tuple[str, int]] = deque()
         self._size = 0
         self._sent = 0
-        self._received: int | None = None  # bytes that the client received; None = it sends no acks
+        self._received: int | None = (
+            None  # bytes that the client has acknowledged; None if it sends no acks
+        )
         self._text = 0  # bytes of streamed text since the client's last frame
         self._wake = asyncio.Event()
         self._closing: int | None = None
@@ -48,17 +50,17 @@ class SendQueue:
 
     @property
     def is_closing(self) -> bool:
-        """Whether the socket is being closed, so that the queue accepts nothing more."""
+        """Whether the socket is being closed, so that the queue accepts no more frames."""
         return self._closing is not None
 
     @property
     def close_code(self) -> int | None:
-        """The close code, if the server closes the socket."""
+        """The close code if the server is closing the socket, or None."""
         return self._closing
 
     @property
     def has_room(self) -> bool:
-        """Whether the queue accepts one more event. An empty queue accepts a frame of any size."""
+        """Whether the queue has room for one more event. An empty queue accepts an event of any size."""
         on_its_way = 0 if self._received is None else self._sent - self._received
         size = self._size + on_its_way
         fits = len(self._frames) < self._most_frames and size < self._most_bytes
@@ -103,7 +105,7 @@ class SendQueue:
         self.is_behind = True
 
     def put(self, frame: str) -> None:
-        """Queue an answer. Close the socket if the client never reads."""
+        """Queue a frame even if there is no room. Close the socket if far too many frames are waiting."""
         if self.is_closing:
             return
         if len(self._frames) >= _HARD_LIMIT * self._most_frames:
@@ -121,9 +123,11 @@ class SendQueue:
             self._wake.set()
 
     async def run(self, on_room: Callable[[], Awaitable[None]]) -> None:
-        """Send until the socket is closed. Call `on_room` when a socket that was behind has room again.
+        """Send the queued frames until the socket is closed.
 
-        Raise TimeoutError if the client does not even read the close.
+        Call `on_room` each time a socket that was behind has room again.
+
+        Raise `TimeoutError` if the client does not even read the close frame.
         """
         try:
             while not (self.is_closing and not self._frames):
@@ -134,16 +138,14 @@ class SendQueue:
                     await on_room()
             async with asyncio.timeout(self._send_timeout):
                 await self._close(self._closing or TRY_AGAIN)
-        except TimeoutError:  # TimeoutError is an OSError too
+        except TimeoutError:  # also a subclass of OSError, which is ignored below
             raise
-        except (
-            OSError,
-            RuntimeError,
-        ):  # the client has disconnected; servers raise different exceptions
+        except (OSError, RuntimeError):
+            # The client has disconnected. Servers raise different exceptions then.
             logger.debug("A frame could not be sent: the socket is closed")
 
     def _give_up(self) -> None:
-        """Close the socket and drop its queue. An earlier close code is kept."""
+        """Close the socket, and drop the queued frames. An earlier close code is kept."""
         self._frames.clear()
         self._size = 0
         self.close(TRY_AGAIN)
@@ -154,7 +156,7 @@ class SendQueue:
             return
         now = asyncio.get_running_loop().time
         try:
-            async with asyncio.timeout(self._send_timeout) as patience:  # added to each frame
+            async with asyncio.timeout(self._send_timeout) as patience:  # restarted for each frame
                 while self._frames:
                     frame, size = self._frames.popleft()
                     self._size -= size

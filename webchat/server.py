@@ -1,4 +1,4 @@
-"""Runs Daphne in this process. The turn supervisor starts before the first request and drains at the end."""
+"""Runs Daphne in this process. The turn supervisor starts before the first request is served, and drains at the end."""
 
 import asyncio
 import logging
@@ -18,11 +18,13 @@ from webchat.slow_requests import TimedChannel
 logger = logging.getLogger(__name__)
 
 MAX_MESSAGE = 1024 * 1024  # maximum bytes of one message from a client
-CLOSING_BOUND = 1.0  # seconds for outstanding responses after the drain
+CLOSING_BOUND = 1.0  # seconds to wait for outstanding responses after the drain
 
 
 class TurnServer:
-    """Serves HTTP and WebSocket. The first signal drains, the second cancels running turns, the third exits immediately.
+    """Serves HTTP and WebSockets.
+
+    The first signal starts a drain, the second cancels running turns, and the third exits immediately.
 
     `say` prints sentences for the person who started the server.
     """
@@ -53,7 +55,7 @@ class TurnServer:
         return self._exit_code or (self._drain.exit_code if self._drain else 0)
 
     def run(self) -> None:
-        """Serve until a signal arrives, or print why the address is unavailable."""
+        """Serve until a signal arrives. If the address is unavailable, print why."""
         try:
             listen(self._host, self._port).close()
         except (OSError, OverflowError) as error:
@@ -64,7 +66,7 @@ class TurnServer:
             self._fail("another process was faster")
 
     async def start_turns(self) -> None:
-        """Start the turn supervisor. Report processes that this one cannot communicate with."""
+        """Start the turn supervisor, and print a warning about processes that this one cannot communicate with."""
         for other in await runtime.unreachable():
             self._say(
                 f"Another process uses this database too: {other}. Both work, but pages of one learn only within seconds what"
@@ -72,7 +74,7 @@ class TurnServer:
             )
 
     def _begin(self) -> None:
-        """Prepare the event loop that Daphne runs next. Daphne already listens."""
+        """Prepare the event loop that Daphne is about to run. Daphne calls this when it already listens."""
         self._server.http_factory.protocol = TimedChannel
         loop = asyncio.get_event_loop()  # Daphne has set it
         self._drain = Drain(loop, leave=self._leave, say=self._say)
@@ -92,7 +94,7 @@ class TurnServer:
             self._say(f"Serving on http://{_address(host, port)} (Ctrl-C to stop)")
 
     async def _serve(self, scope: Any, receive: Any, send: Any) -> None:
-        """Serve one request or socket as soon as turns can run."""
+        """Serve a request or socket, but not before turns can run."""
         await self._has_started.wait()
         task = asyncio.current_task()
         if task is not None and scope["type"] == "http":
@@ -101,7 +103,7 @@ class TurnServer:
         await self._application(scope, receive, send)
 
     def _leave(self) -> None:
-        """Stop the server after turns are drained and sockets are closed."""
+        """Stop the server. This is called after turns are drained and sockets are closed."""
         self._leaving = asyncio.get_running_loop().create_task(
             self._finish(), name="end of the server"
         )
@@ -118,17 +120,21 @@ class TurnServer:
 
 
 class _Daphne(Server):  # type: ignore[misc]
-    """Daphne with close code 1012, which tells clients that the server restarts."""
+    """A Daphne server that can send the close code 1012, which tells clients that the server restarts."""
 
     async def handle_reply(self, protocol: Any, message: Any) -> None:
-        """Pass on a message of the application. Also send the close codes that Autobahn's `sendClose` refuses."""
+        """Send a message of the application.
+
+        Unlike Daphne's own method, also send close codes that Autobahn's `sendClose` refuses.
+        """
         if (
             message["type"] == "websocket.close"
             and 1001 <= message.get("code", 1000) < 3000
             and isinstance(protocol, WebSocketProtocol)
             and protocol.state == WebSocketProtocol.STATE_OPEN
         ):
-            # Documented as internal, but Daphne itself closes with 1011 this way, and there is no other way.
+            # This method is documented as internal, but there is no other way, and Daphne itself closes with 1011 like
+            # this.
             protocol.sendCloseFrame(code=int(message["code"]))
             return
         await super().handle_reply(protocol, message)

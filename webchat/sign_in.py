@@ -1,4 +1,4 @@
-"""Sign-in: limits concurrent password hashing so that turns keep running, and locks out repeated failures."""
+"""Sign-in with limits: only a few passwords are hashed concurrently, and repeated failures lead to a lockout."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -23,27 +23,27 @@ from governance.sanitize import sanitize_text
 from webchat.conf import app_settings
 from webchat.decorators import policy_for
 
-if TYPE_CHECKING:  # a project may have a custom user model
+if TYPE_CHECKING:  # not at run time, because a project may have a custom user model
     from django.contrib.auth.models import User
 
-TRY_AGAIN_AFTER = timedelta(seconds=5)  # shown after too many concurrent sign-ins
-_LONGEST_NAME = 255  # length of the column of django-axes
+TRY_AGAIN_AFTER = timedelta(seconds=5)  # suggested pause after too many concurrent sign-ins
+_LONGEST_NAME = 255  # length of the column for names in django-axes
 
 
 class TooManySignIns(Exception):
-    """Too many password checks are waiting in this process."""
+    """Too many password checks are already waiting in this process."""
 
 
 @contextmanager
 def password_check() -> Iterator[None]:
-    """Return a context in which a password may be hashed. Entering it blocks the thread, so never do that on an event loop.
+    """Return a context in which a password may be hashed.
+
+    Entering the context blocks the thread, so never enter it on an event loop.
 
     Raises:
         TooManySignIns: on entering, if too many checks are already waiting.
     """
-    if getattr(
-        _thread, "has_slot", False
-    ):  # a hasher called by a backend runs inside the backend's check
+    if getattr(_thread, "has_slot", False):  # the backend has a slot, and calls the hasher
         yield
         return
     with _semaphores_lock:
@@ -69,12 +69,12 @@ _semaphores_lock = Lock()
 
 @cache
 def _semaphores(running: int, waiting: int) -> tuple[BoundedSemaphore, BoundedSemaphore]:
-    """Return the semaphore for waiting and running checks, and the one for running checks."""
+    """Return the semaphore that limits waiting and running checks together, and the one that limits running checks."""
     return BoundedSemaphore(running + waiting), BoundedSemaphore(running)
 
 
 class SignInBackend(ModelBackend):
-    """Django's own backend inside `password_check`, for both known and unknown names."""
+    """Django's `ModelBackend` inside `password_check`, which also limits the hashing for unknown user names."""
 
     def authenticate(
         self,
@@ -83,7 +83,7 @@ class SignInBackend(ModelBackend):
         password: str | None = None,
         **kwargs: Any,
     ) -> "User | None":
-        """Check a password when a slot is free. Ignore credentials without a password."""
+        """Check a password as soon as a slot is free. Return None for credentials without a password."""
         if password is None:
             return None
         with password_check():
@@ -96,24 +96,24 @@ class SignInBackend(ModelBackend):
         password: str | None = None,
         **kwargs: Any,
     ) -> "User | None":
-        """Authenticate in a separate thread, because Django would hash on the event loop."""
+        """Authenticate in another thread, because Django would hash the password on the event loop."""
         check = run_in_pool_thread(self.authenticate)
         return await check(request, username=username, password=password, **kwargs)
 
 
 class QueuedHasher(BasePasswordHasher):
-    """Makes Django's hasher hash inside `password_check`, even when a form sets or changes a password.
+    """A mixin that makes a hasher work inside `password_check`, even when a form sets or changes a password.
 
-    Inside a transaction it does not wait, because all other writers would wait for that transaction.
+    Inside a transaction, it does not wait for a slot, because other writers could be waiting for that transaction.
     """
 
     def encode(self, password: str, salt: str, *args: Any, **kwargs: Any) -> Any:
-        """Hash a password when a slot is free."""
+        """Hash a password as soon as a slot is free."""
         with _hashing():
             return super().encode(password, salt, *args, **kwargs)
 
     def verify(self, password: str, encoded: str) -> bool:
-        """Compare a password with its hash when a slot is free."""
+        """Compare a password with a hash as soon as a slot is free."""
         with _hashing():
             return super().verify(password, encoded)
 
@@ -128,26 +128,27 @@ def _hashing() -> AbstractContextManager[None]:
 
 
 class SignInMiddleware(MiddlewareMixin):
-    """Answers a sign-in or another password form with a page and status 429 if the queue is full."""
+    """Responds to a sign-in or another password form with a page and status 429 if too many checks are waiting."""
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
-        """Answer `TooManySignIns`. Leave every other exception to Django."""
+        """Return the response to `TooManySignIns`, or None, which leaves any other exception to Django."""
         if not isinstance(exception, TooManySignIns):
             return None
         return _refusal(request, wait=TRY_AGAIN_AFTER, is_locked=False)
 
 
 def counted_name(request: HttpRequest, credentials: Mapping[str, Any] | None = None) -> str | None:
-    """Return the name for which a failure is counted, fitted to its column (`AXES_USERNAME_CALLABLE`).
+    """Return the user name for which django-axes counts a failure, cut to the column's length
+    (`AXES_USERNAME_CALLABLE`).
 
-    If the database rejected the name, the failure would not be counted for the address either.
+    If the database refused to store the name, the failure would not be counted for the address either.
     """
     name = (credentials or request.POST).get("username")
     return name and sanitize_text(name)[:_LONGEST_NAME]
 
 
 def locked_out(request: HttpRequest, *_: Any) -> HttpResponse:
-    """Answer a sign-in after too many failures of its name or address (`AXES_LOCKOUT_CALLABLE`)."""
+    """Return the response to a sign-in whose name or address has failed too often (`AXES_LOCKOUT_CALLABLE`)."""
     pause = getattr(settings, "AXES_COOLOFF_TIME", None)
     return _refusal(request, wait=pause if isinstance(pause, timedelta) else None, is_locked=True)
 

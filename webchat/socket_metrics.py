@@ -1,4 +1,7 @@
-"""Prometheus metrics of this process's sockets and its channel layer. Importing the module registers them (B7)."""
+"""Prometheus metrics of this process's sockets and channel layer.
+
+They are registered when this module is imported (B7).
+"""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Serves static files with WhiteNoise in a coroutine, outside the database thread."""
+"""Serves static files with WhiteNoise from a coroutine, without using the database thread."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -11,10 +11,10 @@ from governance.threads import run_in_thread
 
 
 class StaticFilesMiddleware(WhiteNoiseMiddleware):  # type: ignore[misc]  # WhiteNoise has no types
-    """Answers requests for static files, and passes other requests on in the same coroutine.
+    """Serves static files, and passes other requests on in the same coroutine.
 
-    WhiteNoise's own middleware is synchronous, so Django would run it, and everything behind it, in the single database
-    thread. Each request would then delay the database work of all turns until its view has answered.
+    The middleware of WhiteNoise is synchronous, so Django would run it, and the middleware after it, in the single
+    database thread. Each request would then delay the database work of all turns until its view has returned.
     """
 
     sync_capable = True
@@ -26,7 +26,7 @@ class StaticFilesMiddleware(WhiteNoiseMiddleware):  # type: ignore[misc]  # Whit
             markcoroutinefunction(self)
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
-        """Answer the request, or pass it on."""
+        """Return the static file, or the response of the next middleware."""
         if iscoroutinefunction(self):
             return self._answer(request)
         answer: HttpResponseBase = super().__call__(request)

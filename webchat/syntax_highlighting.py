@@ -1,8 +1,9 @@
-"""Highlights code in answers with classes of spans. It distinguishes only keywords, strings, numbers and comments.
+"""Highlights code in answers with CSS classes on spans.
 
-Answers are untrusted, and Python's `re` blocks all other threads while it matches. The patterns therefore never
-backtrack: repetitions are possessive, or advance one character at a time to an end that always exists. The time is
-linear in the length of the code.
+It distinguishes little more than keywords, strings, numbers and comments.
+
+Answers are untrusted, and Python's `re` blocks all other threads while it matches. The patterns therefore must not
+backtrack, so their repetitions are possessive or bounded, and the time is linear in the length of the code.
 """
 
 import re
@@ -14,21 +15,22 @@ from django.utils.html import escape
 WORD, TEXT, NUMBER, NAME, REMARK, ADDED, REMOVED = "k", "s", "m", "n", "c", "gi", "gd"
 CLASSES = frozenset((WORD, TEXT, NUMBER, NAME, REMARK, ADDED, REMOVED))
 
-# Each part of a pattern is a group named after its class. A word (`w`) is looked up in the language's keywords.
+# Each group in a pattern is named after the CSS class of its text. A word (`w`) is looked up in the keywords of the
+# language.
 _HASH = r"(?P<c>#[^\n]*+)"
 _BLOCK = r"/\*(?:[^*]|\*(?!/))*+(?:\*/)?"
 _SLASHES = rf"(?P<c>//[^\n]*+|{_BLOCK})"
 _DOUBLE = r'"(?:[^"\\\n]|\\(?s:.))*+"?'
 _SINGLE = r"'(?:[^'\\\n]|\\(?s:.))*+'?"
 _TEXTS = rf"(?P<s>{_DOUBLE}|{_SINGLE})"
-_CHARACTER = r"'(?:[^'\\\n]|\\[^\n][^'\n]{0,8}+)'"  # a single apostrophe is not a string
+_CHARACTER = r"'(?:[^'\\\n]|\\[^\n][^'\n]{0,8}+)'"  # a lone apostrophe does not start a string
 _BLOCK_TEXT = r'"""(?:[^"\\]|\\(?s:.)|"(?!""))*+(?:""")?'
 _TRIPLE = rf"{_BLOCK_TEXT}|'{{3}}(?:[^'\\]|\\(?s:.)|'(?!''))*+(?:'{{3}})?"
-_PATTERN = (  # regular expression of JavaScript, where no division is possible; bounded, because it may lack an end
+_PATTERN = (  # a regular expression in JavaScript, only where it cannot be a division; bounded, because its end may be missing
     r"(?:(?<=[=(,:;!&|?\[{}])|(?<=[=(,:;!&|?\[{}] )|(?<=return ))"
     r"/(?![/*])(?:[^/\\\[\n]|\\[^\n]|\[(?:[^\]\\\n]|\\[^\n]){0,40}+\]){1,80}+/[a-z]*+"
 )
-_BEGIN = r"(?<![^\n])"  # to the end of a line
+_BEGIN = r"(?<![^\n])"  # the beginning of a line
 _NUMBER = r"(?<![\w.])\d[\w.]*+"
 _W = r"(?P<w>(?<!\w)[^\W\d]\w*+)"
 _REST = rf"(?P<m>{_NUMBER})|{_W}"
@@ -108,7 +110,7 @@ LANGUAGES = frozenset(_PATTERNS) | frozenset(_SAME)
 
 
 def highlight(code: str, language: str) -> str:
-    """Return code as HTML. Unknown languages are not highlighted."""
+    """Return code as HTML. Code in an unknown language is escaped but not highlighted."""
     name = _SAME.get(language, language)
     return "".join(_spans(code, name)) if name in _PATTERNS else escape(code)
 
@@ -134,7 +136,7 @@ def _class_of(text: str, words: frozenset[str], *, is_called: bool) -> str:
 
 @cache
 def _compiled(name: str) -> tuple[re.Pattern[str], frozenset[str]]:
-    """Return the pattern and keywords of a language. SQL keywords are added in both cases."""
+    """Return the pattern and the keywords of a language. Keywords of SQL are included in upper and lower case."""
     words = _WORDS.get(name, "")
     return re.compile(_PATTERNS[name]), frozenset(
         f"{words} {words.upper()}".split() if name == "sql" else words.split()

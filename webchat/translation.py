@@ -1,6 +1,6 @@
-"""Finds the language of a socket's user, and translates stored sentences into it.
+"""Determines the language of a socket's user, and translates stored sentences into it.
 
-Logs and rows store English sentences for all readers. They are translated when they are sent.
+Events and rows contain English sentences for all readers. They are translated when they are sent.
 """
 
 from collections.abc import Callable
@@ -24,14 +24,14 @@ _OPAQUE = {"input", "arguments", "result", "result_length", "html", "partial_tex
 
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run a blocking function in a thread. Unlike `asyncio.to_thread`, it keeps the caller's language."""
-    pool: Any = own_pool  # asgiref's types allow only one kind of executor
+    pool: Any = own_pool  # asgiref's annotations allow only one type of executor
     return await sync_to_async(function, thread_sensitive=False, executor=pool)(*args, **kwargs)
 
 
 def language_of(scope: Any) -> str:
-    """Return the language of a socket's user, found as for a request: the cookie, then `Accept-Language`.
+    """Return the language of a socket's user. As for an HTTP request, the cookie comes first, then `Accept-Language`.
 
-    It reads files, so do not call it on an event loop.
+    This function reads files, so do not call it on an event loop.
     """
     request = HttpRequest()
     request.COOKIES = scope.get("cookies", {})
@@ -39,7 +39,7 @@ def language_of(scope: Any) -> str:
     request.META["HTTP_ACCEPT_LANGUAGE"] = headers.get(b"accept-language", b"").decode("latin1")
     language = translation.get_language_from_request(request)
     with translation.override(language):
-        return language  # its catalogue is loaded
+        return language  # `override` has loaded its catalogue
 
 
 def is_source(language: str | None) -> bool:
@@ -48,7 +48,7 @@ def is_source(language: str | None) -> bool:
 
 
 def for_reader(data: T, language: str | None = None) -> T:
-    """Return a frame or response with its stored sentences translated; None = the active language."""
+    """Return a frame or response with its stored sentences translated into a language, by default the active one."""
     code = language or translation.get_language()
     if is_source(code):
         return data
@@ -78,8 +78,8 @@ def _field(name: str, part: Any, around: dict[str, Any]) -> Any:
 
 
 def _is_sentence(name: str, around: dict[str, Any]) -> bool:
-    """Whether a field contains a sentence of the server, not of a person or a tool."""
-    if name in {"message", "reason"}:  # of an error or notice
+    """Return whether a field contains a sentence of the server, not one of a person or a tool."""
+    if name in {"message", "reason"}:  # in an error or a notice
         return "code" in around
     if name == "user_message":
         return is_report(around.get("source", ""))

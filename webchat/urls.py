@@ -1,4 +1,4 @@
-"""URLs of the pages, the API and the health endpoints."""
+"""URLs of the pages, the API, the health endpoints and the metrics."""
 
 from django.core.checks import CheckMessage
 from django.urls import URLPattern, include, path
@@ -9,10 +9,13 @@ from webchat import views
 
 
 class FirstPage(URLPattern):
-    """The route of the first page. Only its check can report an app that is not installed."""
+    """The route of the first page.
+
+    Its check reports if the app is not installed, because the app's own checks do not run then.
+    """
 
     def check(self) -> list[CheckMessage]:
-        """Report an error if the project includes the app's URLs without installing the app."""
+        """Return an error if the project includes webchat's URLs without installing webchat."""
         missing = setting_rules.check_apps("webchat.urls", "webchat", check_id="webchat.E023")
         return [*missing, *super().check()]
 

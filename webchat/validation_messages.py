@@ -1,4 +1,4 @@
-"""Messages for invalid fields, shared by frames and HTTP bodies."""
+"""Messages about invalid fields in frames and HTTP requests."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -27,14 +27,14 @@ _AROUND = {"body", "query", "path", "payload"}
 def validation_message(
     errors: Iterable[Mapping[str, Any]], *, leave_out: Iterable[str] = ()
 ) -> str:
-    """Return a sentence that names the invalid fields, without repeating any input."""
+    """Return a sentence that names the invalid fields and their problems, but does not repeat any input."""
     hidden = _AROUND | set(leave_out)
     parts = [_part(error, hidden) for error in errors]
     return _("Please correct: %(problems)s.") % {"problems": "; ".join(dict.fromkeys(parts))}
 
 
 def _either(expected: str) -> str:
-    """Return the allowed values, which Pydantic joins in English."""
+    """Return Pydantic's English list of allowed values, with the last conjunction translated."""
     first, is_more, last = expected.rpartition(" or ")
     return _("%(first)s or %(last)s") % {"first": first, "last": last} if is_more else last
 

@@ -1,4 +1,4 @@
-"""The pages: sign-in, the list of conversations, one conversation. Each view calls one service and renders a template."""
+"""The views of the pages: sign-in, the list of conversations, and one conversation. Each renders a template."""
 
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
@@ -33,9 +33,9 @@ from webchat.decorators import chat_view, open_view
 from webchat.page_texts import CHAT_TEXTS, LIST_TEXTS
 from webchat.translation import in_thread
 
-RECENT = 30  # conversations in the sidebar of the chat page
-PER_PAGE = 50  # conversations on a page of the list
-PLACEHOLDER = UUID(int=0)  # the scripts replace it with a conversation's id
+RECENT = 30  # number of conversations in the sidebar of the chat page
+PER_PAGE = 50  # number of conversations on a page of the list
+PLACEHOLDER = UUID(int=0)  # scripts replace it with the id of a conversation
 
 Page = Callable[..., Coroutine[Any, Any, HttpResponse]]
 
@@ -51,7 +51,7 @@ DAYS: dict[str, Promise] = {
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """A heading in the list with its conversations."""
+    """A heading in the list of conversations, with the conversations below it."""
 
     key: str
     conversations: list[ConversationSummary]
@@ -62,7 +62,7 @@ class Day:
 
 
 def by_day(conversations: Iterable[ConversationSummary]) -> list[Day]:
-    """Return conversations grouped by day, in their original order within each day."""
+    """Return the conversations grouped under the headings in `DAYS`. Their order within each group is kept."""
     today = timezone.localdate()
     days: dict[str, list[ConversationSummary]] = {key: [] for key in DAYS}
     for conversation in conversations:
@@ -84,7 +84,7 @@ def _key(conversation: ConversationSummary, *, today: date) -> str:
 def signed_in(page: Page) -> Page:
     """Redirect users who are not signed in, or whose account was deleted or deactivated, to the sign-in.
 
-    Browsers store no copy, because they would show it to anyone who goes back after the sign-out.
+    Browsers are told to store no copy, which they would show to anyone who goes back in the history after a sign-out.
     """
 
     @chat_view
@@ -102,19 +102,19 @@ def signed_in(page: Page) -> Page:
 
 @method_decorator(open_view, name="dispatch")
 class SignInView(LoginView):
-    """Django's sign-in. Signed-in users are redirected to their conversations."""
+    """The sign-in page. Users who are already signed in are redirected to their conversations."""
 
     template_name = "webchat/login.html"
     redirect_authenticated_user = True
 
     def get_default_redirect_url(self) -> str:
-        """Return the redirect target without `next`."""
+        """Return the address to redirect to if the request has no `next`."""
         return reverse("webchat:conversations")
 
 
 @method_decorator(open_view, name="dispatch")
 class SignOutView(LogoutView):
-    """Django's sign-out (POST)."""
+    """The sign-out, which requires POST."""
 
     template_name = "webchat/logged_out.html"
 
@@ -122,14 +122,14 @@ class SignOutView(LogoutView):
 @require_safe
 @signed_in
 async def conversations(request: HttpRequest) -> HttpResponse:
-    """Show the user's conversations, newest first."""
+    """Show the user's conversations: the pinned ones, then the others, newest first."""
     return await _list(request)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @signed_in
 async def new_conversation(request: HttpRequest) -> HttpResponse:
-    """Show an empty page for a new conversation. On POST, create one and redirect to it."""
+    """Redirect to an empty page for a new conversation. On POST, create a conversation and redirect to it."""
     if request.method != "POST":
         place = reverse("webchat:unbegun_conversation", kwargs={"conversation_id": uuid4()})
         agent = request.GET.get("agent", "")
@@ -147,7 +147,7 @@ async def new_conversation(request: HttpRequest) -> HttpResponse:
 @require_safe
 @signed_in
 async def unbegun_conversation(request: HttpRequest, *, conversation_id: UUID) -> HttpResponse:
-    """Show the empty page of a conversation that its first message will create.
+    """Show the empty page of a conversation that will be created by its first message.
 
     If the chosen agent no longer exists, show the list with an explanation.
     """
@@ -179,7 +179,10 @@ async def conversation(request: HttpRequest, *, conversation_id: UUID) -> HttpRe
 @require_safe
 @signed_in
 async def recent_conversations(request: HttpRequest, *, conversation_id: UUID) -> HttpResponse:
-    """Show only the conversation list of the chat page. The page requests it even after its conversation is deleted."""
+    """Show only the list of conversations in the sidebar.
+
+    The chat page requests it, even after its own conversation is deleted.
+    """
     user = await request.auser()
     search = request.GET.get("search", "")
     return await _page(
@@ -213,7 +216,10 @@ async def _chat(
 
 
 def chat_context(*, path: str) -> dict[str, Any]:
-    """Return the context that every chat needs, even one in a host project's page. `path` is that page's path."""
+    """Return the template context that every chat needs, even one on a project's own page.
+
+    `path` is the path of that page.
+    """
     return {
         "texts": CHAT_TEXTS,
         "attachment_limits": _attachment_limits(),
@@ -236,7 +242,10 @@ def _attachment_limits() -> dict[str, int] | None:
 
 @run_in_query_thread
 def _admin_address(user: Any, conversation_id: UUID) -> str:
-    """Return a conversation's address in the admin, or "" if the user may not see it there or there is no admin."""
+    """Return a conversation's address in the admin.
+
+    Return "" if the user may not see it there, or if there is no admin.
+    """
     if not (getattr(user, "is_staff", False) and user.has_perm("turns.view_conversation")):
         return ""
     try:
@@ -246,7 +255,7 @@ def _admin_address(user: Any, conversation_id: UUID) -> str:
 
 
 async def _recent(user: Any, search: str = "") -> list[Day]:
-    """Return the newest conversations by day, and older ones that wait for a decision."""
+    """Return the newest conversations, and older ones that wait for a decision, grouped by day."""
     conversations = await selectors.list_conversations(user=user, search=search)
     urgent = [item for item in conversations[RECENT:] if item.standing == "asking"]
     return await in_thread(by_day, conversations[:RECENT] + urgent)
@@ -275,7 +284,7 @@ async def _list(request: HttpRequest, *, problem: str = "", status: int = 200) -
 
 
 def _page_number(request: HttpRequest) -> int:
-    """Return the requested page number, or 1 if it is not a number."""
+    """Return the requested page number, or 1 if it is not a valid number."""
     number = request.GET.get("page", "")
     return max(int(number), 1) if number.isdecimal() and len(number) < 7 else 1
 
@@ -283,5 +292,5 @@ def _page_number(request: HttpRequest) -> int:
 async def _page(
     request: HttpRequest, template: str, *, status: int = 200, **context: Any
 ) -> HttpResponse:
-    """Render in a worker thread, because reading templates from disk would block the event loop."""
+    """Render a template in a worker thread, because reading templates from disk would block the event loop."""
     return await in_thread(render, request, template, context, status=status)

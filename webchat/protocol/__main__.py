@@ -1,4 +1,4 @@
-"""Generates the schemas in the docs and the types of the chat page from the frames."""
+"""Generates the schemas in the documentation and the types of the chat page from the frames."""
 
 import os
 
@@ -7,6 +7,6 @@ import django
 from webchat.protocol import generators
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
-django.setup()  # the operations are declared in this module
+django.setup()  # this imports the module that declares the operations
 generators.PAGE.write_text(generators.refresh_docs(generators.PAGE.read_text("utf-8")), "utf-8")
 generators.SCRIPT.write_text(generators.script(), "utf-8")

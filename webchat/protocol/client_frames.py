@@ -1,6 +1,6 @@
 """The frames that a client sends, and the function that parses text into one of them.
 
-It uses neither sockets nor the database. Operations are declared in `webchat.operations`.
+This module uses neither sockets nor the database. Operations are declared in `webchat.operations`.
 """
 
 from functools import cache
@@ -20,11 +20,11 @@ _CONFIG = ConfigDict(extra="ignore", strict=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=_CONFIG)
 class Hello:
-    """The first frame; `after` is the number of the last event that the client has seen.
+    """The first frame on a socket. `after` is the number of the last event that the client has seen.
 
-    With `html`, streaming answers are also sent as HTML. With `acks`, the client sends an `ack` each time it
-    has received `ack_bytes` bytes (the number is in `welcome`), so that the server never sends faster than the
-    client reads.
+    With `html`, streaming answers are also sent as HTML. With `acks`, the client sends an `ack` each time it has
+    received another `ack_bytes` bytes (the number in `welcome`), so that the server never sends faster than the client
+    reads.
     """
 
     type: Literal["hello"]
@@ -36,10 +36,10 @@ class Hello:
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=_CONFIG)
 class Message:
-    """A typed or spoken message of the user; a spoken text that is not final is ignored (C8).
+    """A typed or spoken message of the user. Spoken text that is not final is ignored (C8).
 
-    `attachments` are ids of uploaded files. With `replaces`, the message replaces the message of that turn: the turn
-    and all later ones are dropped from the history.
+    `attachments` are the ids of uploaded files. `replaces` is the id of the turn whose message this one replaces. That
+    turn and all later ones are removed from the history.
     """
 
     type: Literal["message"]
@@ -53,7 +53,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=_CONFIG)
 class Resync:
-    """Request the whole text of a running turn so far, because an `offset` showed a gap."""
+    """Request the whole text so far of a running turn, because an `offset` showed a gap."""
 
     type: Literal["resync"]
     turn_id: Id
@@ -68,7 +68,10 @@ class Ping:
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=_CONFIG)
 class Ack:
-    """Acknowledge the last event and the total number of bytes received on this socket. It gets no answer."""
+    """Acknowledge the last event and the total number of bytes received on this socket.
+
+    The server does not reply to it.
+    """
 
     type: Literal["ack"]
     seq: Annotated[int, Field(ge=0, le=2**62)]
@@ -86,7 +89,7 @@ def client_frames() -> tuple[type, ...]:
 
 @cache
 def _adapter(frames: tuple[type, ...]) -> TypeAdapter[Any]:
-    frame: Any = Union[frames]  # noqa: UP007 - of a tuple
+    frame: Any = Union[frames]  # noqa: UP007 - the members are in a tuple
     return TypeAdapter(Annotated[frame, Field(discriminator="type")])
 
 

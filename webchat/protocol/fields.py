@@ -1,4 +1,4 @@
-"""Types of the fields that clients send, in frames and in requests of the API."""
+"""Types of the fields that clients send in frames and in requests to the API."""
 
 from typing import Annotated, Any, Literal
 
@@ -11,7 +11,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-MAX_LIMIT_MS = 31_536_000_000  # a year, which fits into the integers of every database
+MAX_LIMIT_MS = 31_536_000_000  # a year, which fits into a BIGINT column of every database
 
 
 def _without_nul(text: str) -> str:
@@ -42,5 +42,5 @@ QuestionId = Annotated[str, Field(max_length=20, pattern=r"^[0-9]*$")]
 Remember = Literal["conversation"]
 Reason = Annotated[str, Field(max_length=500), AfterValidator(_without_nul)]
 CancelNote = Annotated[Reason, WrapValidator(_or_empty)]
-"""Why somebody cancels: what is no such text is left out, since no cancel is refused for its reason."""
+"""The reason for a cancel. An invalid value becomes an empty string, so that no cancel is refused because of it."""
 LimitMs = Annotated[int, Field(ge=1, le=MAX_LIMIT_MS)]

@@ -1,6 +1,6 @@
-"""Generates the schemas in `docs/protocol.md`, and the page's constants and types, from the frames of both sides.
+"""Generates the schemas in `docs/protocol.md`, and the constants and types of the chat page, from the frames.
 
-`python -m webchat.protocol` writes both, so that page, documentation and server always use the same names.
+`python -m webchat.protocol` writes both, so that documentation, page and server always use the same names.
 """
 
 import json
@@ -23,8 +23,10 @@ SCRIPT = Path("static/webchat/js/net/wire.js")
 _IMPLIED = {"title", "additionalProperties"}
 _WIDTH = 120
 _HEAD = """/**
- * The protocol as the server has it: its constants, and the types of all frames.
- * Made by `python -m webchat.protocol` from `webchat/protocol/` and the events of `turns/core/`: change those.
+ * The constants of the protocol, and the types of all frames.
+ *
+ * `python -m webchat.protocol` generates this module from `webchat/protocol/` and the events in `turns/core/`. Change
+ * those instead.
  */
 """
 _TYPES = {
@@ -45,7 +47,7 @@ def schema_of(frame: type) -> Schema:
 
 
 def objects_of(frames: Iterable[type]) -> dict[str, Schema]:
-    """Return the JSON Schemas of the objects in frames, by name."""
+    """Return the JSON Schemas of the objects that the frames contain, by name."""
     shared: Schema = {}
     for frame in frames:
         shared |= TypeAdapter(frame).json_schema().get("$defs", {})
@@ -58,7 +60,7 @@ def _name_in(reference: Schema) -> str:
 
 
 def type_of(frame: type) -> str:
-    """Return the name of a frame on the wire."""
+    """Return the `type` of a frame on the wire."""
     name: str = TypeAdapter(frame).json_schema()["properties"]["type"]["const"]
     return name
 
@@ -69,7 +71,7 @@ def text_of(frame: type) -> str:
 
 
 def _plain(schema: Any) -> Any:
-    """Drop redundant keys of a schema."""
+    """Return a schema without redundant keys."""
     if isinstance(schema, list):
         return [_plain(part) for part in schema]
     if not isinstance(schema, dict):
@@ -169,7 +171,7 @@ def _type_of_values(name: str, values: Iterable[str]) -> str:
 
 
 def _list(name: str, values: Iterable[str]) -> str:
-    """Format a list as the project's formatter does."""
+    """Return the export of a list of strings, formatted like the project's formatter would."""
     texts = _quoted(values)
     line = f"export const {name} = Object.freeze([{', '.join(texts)}]);"
     if len(line) > _WIDTH:
@@ -196,7 +198,7 @@ def _quoted(values: Iterable[Any]) -> list[str]:
 
 
 def _type(schema: dict[str, Any]) -> str:
-    """Return the type of a JSON Schema, or `unknown` for an empty one."""
+    """Return the JSDoc type of a JSON Schema, or `unknown` for an empty schema."""
     if "$ref" in schema:
         return _name_in(schema)
     if "const" in schema:

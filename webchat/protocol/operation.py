@@ -1,7 +1,7 @@
-"""The base class of client operations: one class defines the frame, the API endpoint, the handler and the answer.
+"""The base class of client operations. One class defines the frame, the API endpoint, the handler and the response.
 
-The classes are in `webchat.operations`. The frame parser, the API, the protocol's documentation and the types of the
-chat page are derived from them.
+The classes are in `webchat.operations`. The frame parser, the API, the documentation of the protocol and the types of
+the chat page are derived from them.
 """
 
 import re
@@ -22,9 +22,9 @@ _NO_ID = UUID(int=0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requester:
-    """The user, source and target of an operation. Ids that the operation does not need have values that match nothing.
+    """The user, source and target of an operation. Ids that the operation does not need match no row.
 
-    For a message, the user may be a function that looks the user up.
+    For a message, the user may be a function that returns the user.
     """
 
     user: Any
@@ -36,17 +36,17 @@ class Requester:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of an operation: its outcome on the wire, and the API's answer if it was accepted."""
+    """The result of an operation: its outcome on the wire, and the body of the API's response if it was accepted."""
 
     outcome: str
     answer: Mapping[str, Any]
 
 
 class Operation(BaseModel):
-    """The fields of a frame or request body. The `op_id` makes the operation idempotent.
+    """An operation that clients request with a frame or with a POST request. Its `op_id` makes it idempotent.
 
-    The ids in `path` are fields of the frame, except for the conversation, which is the socket's. The first of `answers` is
-    for an accepted operation.
+    The ids in `path` are fields of the frame, except for the conversation's id, which is the socket's. The first item
+    of `answers` is the response to an accepted operation.
     """
 
     model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
@@ -54,7 +54,7 @@ class Operation(BaseModel):
     name: ClassVar[str]
     path: ClassVar[str]
     answers: ClassVar[dict[int, Any]]
-    is_cancel: ClassVar[bool] = False  # rate limits of frames never refuse a cancel
+    is_cancel: ClassVar[bool] = False  # a user's limit for frames never refuses a cancel
 
     op_id: ClientKey | None = None
 
@@ -73,12 +73,15 @@ class Operation(BaseModel):
 
     @abstractmethod
     async def perform(self, requester: Requester) -> Result:
-        """Call the service. Raise `TurnsError`."""
+        """Call the service that performs the operation, and return the result. May raise a `TurnsError`."""
 
 
 @cache
 def frame_of(operation: type[Operation]) -> type[Operation]:
-    """Return the frame class of an operation, with its fields, its type, the ids in its path and `op_id`."""
+    """Return the frame class of an operation.
+
+    It adds the `type`, a required `op_id` and the ids in the operation's path.
+    """
     name: Any = Literal[operation.name]
     fields: dict[str, Any] = {"type": (name, ...), "op_id": (ClientKey, ...)}
     fields |= dict.fromkeys(operation.frame_ids(), (Id, ...))

@@ -1,4 +1,4 @@
-"""The frames that the server sends, and its close codes. Answers are declared here, events in `turns`.
+"""The frames that the server sends, and its close codes. The frames of events are derived from those in `turns`.
 
 Fields may be added but never renamed.
 """
@@ -18,11 +18,11 @@ Seq = Annotated[int, Field(ge=0)]
 
 
 class CloseCode(IntEnum):
-    """Why a socket is closed. A client that reconnects immediately closes with `COMING_BACK`."""
+    """The codes that say why a socket is closed. A client that will reconnect immediately closes with `COMING_BACK`."""
 
     RESTARTING = 1012
     COMING_BACK = 4000
-    RESTARTING_TOO = 4012  # sent instead of 1012 by servers that cannot send 1012
+    RESTARTING_TOO = 4012  # sent by servers that cannot send 1012
     BAD_FIRST_FRAME = 4400
     SIGNED_OUT = 4401
     NO_SUCH_CONVERSATION = 4404
@@ -30,15 +30,15 @@ class CloseCode(IntEnum):
 
 
 class Frame(BaseModel):
-    """The base of all frames of the server, which have a `type`."""
+    """The base class of the server's frames, each of which has a `type`."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
 
 class Welcome(Frame):
-    """The answer to `hello`: the number of the log's last event, and the user that you are signed in as.
+    """The reply to `hello`. `last_seq` is the number of the log's last event, and `user` is your user name.
 
-    `ack_bytes`: if you announced `acks`, send an `ack` each time you have received this many more bytes.
+    If you announced `acks`, send an `ack` each time you have received another `ack_bytes` bytes.
     """
 
     type: Literal["welcome"] = "welcome"
@@ -50,7 +50,10 @@ class Welcome(Frame):
 
 
 class MessageResult(Frame):
-    """The answer to a `message`, with its turn or, if it was a cancel word (`cancelled`), the turn that it ended."""
+    """The reply to a `message`, with its turn.
+
+    If it was a cancel word, `cancelled` is true, and this is the cancelled turn.
+    """
 
     type: Literal["message_result"] = "message_result"
     client_id: str
@@ -59,7 +62,7 @@ class MessageResult(Frame):
 
 
 class OpResult(Frame):
-    """The answer to a frame with an `op_id`; a repeated `op_id` gets the same answer."""
+    """The reply to a frame with an `op_id`. A frame with a repeated `op_id` gets the same reply."""
 
     type: Literal["op_result"] = "op_result"
     op_id: str
@@ -67,9 +70,9 @@ class OpResult(Frame):
 
 
 class Heartbeat(Frame):
-    """Sent every 15 s and in answer to `ping`.
+    """A sign that the connection works, sent every 15 seconds and in reply to `ping`.
 
-    It contains the number of the last event, and the ids of the turns that have not ended.
+    It contains the number of the last event and the ids of the turns that have not ended.
     """
 
     type: Literal["heartbeat"] = "heartbeat"
@@ -78,9 +81,9 @@ class Heartbeat(Frame):
 
 
 class BusyConversation(TypedDict):
-    """Another conversation that is not idle; `asked_in` names the conversation of each of its open questions.
+    """Another conversation that is not idle. `asked_in` has the ids of the conversations that ask its open questions.
 
-    `tools_running` is the number of its running calls; `is_queued` says whether all its unfinished turns are still
+    `tools_running` is the number of its running calls. `is_queued` is true if all its unfinished turns are still
     queued.
     """
 
@@ -92,7 +95,7 @@ class BusyConversation(TypedDict):
 
 
 class LatestConversation(TypedDict):
-    """The conversation with the latest activity."""
+    """The id and title of the conversation with the latest activity."""
 
     conversation_id: str
     title: str
@@ -101,16 +104,16 @@ class LatestConversation(TypedDict):
 class Overview(Frame):
     """All activity outside this conversation, sent soon after each `welcome` and whenever it has changed.
 
-    It is valid until the next one arrives. `conversations`: your other conversations that are not idle. Their
-    `standing` is `asking`, `parked`, `working` or `interrupted`. `asked_in` names the conversation of each of their
-    open questions. `tools_running` is the number of their running calls, and `is_queued` says whether all their
-    unfinished turns are still queued. `questions`: open questions of sub-agents that work for this conversation;
-    decide one with `decide_tool` and the `turn_id` and `tool_id` of the question. `latest`: the `conversation_id` and
-    `title` of the conversation with the latest activity, which may be this one. If your list lacks this conversation
-    or shows another title, request the list again. Also request it again when `edited_at` changes, which is the last
-    time that you renamed, pinned or deleted a conversation. `background`: the detached sub-agents of this
-    conversation, which does not wait for them; cancel one with `cancel_turn` and its `turn_id`. `forms`: open forms
-    of sub-agents' running calls; answer one with `answer_tool`.
+    Each frame replaces the previous one. `conversations` lists your other conversations that are not idle. Their
+    `standing` is `asking`, `parked`, `working` or `interrupted`. `asked_in` has the ids of the conversations that ask
+    their open questions, one for each question. `tools_running` is the number of their running calls, and `is_queued`
+    is true if all their unfinished turns are still queued. `questions` lists the open questions of sub-agents that work
+    for this conversation. Decide one with `decide_tool` and the `turn_id` and `tool_id` of the question. `latest` is
+    the conversation with the latest activity, which may be this one. If your list of conversations lacks it or shows
+    another title, request the list again. Also request the list again when `edited_at` changes, which is the last time
+    that you renamed, pinned or deleted a conversation. `background` lists the detached sub-agents of this conversation.
+    Cancel one with `cancel_turn` and its `turn_id`. `forms` lists the open forms of sub-agents' running calls. Answer
+    one with `answer_tool`.
     """
 
     type: Literal["overview"] = "overview"
@@ -123,7 +126,9 @@ class Overview(Frame):
 
 
 class Problem(Frame):
-    """The server did not accept your frame: the reason and, if known, the frame's id.
+    """The server did not accept your frame.
+
+    `code` and `message` say why, and `client_id` or `op_id` is that of the frame, if it had one.
 
     After `server_error` or `unavailable`, it is unknown whether the frame took effect.
     """
@@ -136,10 +141,12 @@ class Problem(Frame):
 
 
 class TextHtml(Frame):
-    """Finished blocks of the streaming answer as HTML, for its characters from `offset` up to `end`.
+    """Finished blocks of the streaming answer as HTML.
+
+    They cover its characters from `offset` up to, but not including, `end`.
 
     This frame is not in the log, and is sent only if `hello` had `html`. It follows the text of its blocks, and is
-    repeated after a `resync`. Blocks arrive in order. The `message` that follows replaces all of them.
+    repeated after a `resync`. Blocks arrive in order. The `message` that completes the answer replaces all of them.
     """
 
     type: Literal["text_html"] = "text_html"
@@ -150,7 +157,7 @@ class TextHtml(Frame):
 
 
 class Event(Frame):
-    """The fields of every event: its number in the conversation's log, its turn and its time."""
+    """The fields that every event has: its number in the conversation's log, its turn and its time."""
 
     seq: Annotated[int, Field(ge=1)]
     turn_id: str
@@ -169,7 +176,7 @@ ANSWERS: tuple[type, ...] = (
     TextHtml,
     ThoughtDelta,
 )
-_ADDED: dict[str, dict[str, Any]] = {  # added when the event is sent
+_ADDED: dict[str, dict[str, Any]] = {  # fields that are added when the event is sent
     "message": {"html": (str, ...)},
     "tool_approval": {"arguments": (list[wire.Argument], ...)},
     "tool_start": {"arguments": (list[wire.Argument], ...)},

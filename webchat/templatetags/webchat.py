@@ -1,4 +1,4 @@
-"""`{% turnkeeper_chat %}`, which embeds a chat in any page of a host project, and the tags of our own pages."""
+"""The tag `{% turnkeeper_chat %}`, which embeds a chat in any page of a project, and the tags of webchat's own pages."""
 
 from typing import Any
 
@@ -30,8 +30,9 @@ def turnkeeper_chat(
 ) -> str:
     """Return a chat with an agent. It continues the latest conversation, or the one with the id `conversation`.
 
-    Visitors who are not signed in see a link to the sign-in. `nonce` is the nonce of the page's policy. Set
-    `import_map=False` if the page's own import map has the entries of `webchat.import_map.import_map()`.
+    Visitors who are not signed in see a link to the sign-in page. `nonce` is the nonce in the page's
+    Content-Security-Policy. Set `import_map=False` if the page has its own import map with the entries of
+    `webchat.import_map.import_map()`.
     """
     request = context.get("request")
     if not isinstance(request, HttpRequest):
@@ -56,7 +57,7 @@ def turnkeeper_chat(
 @register.simple_tag(takes_context=True)
 def turnkeeper_import_map(context: Context, *, nonce: str = "") -> str:
     """Return the import map of the chat's scripts. Place it in the head of a page, before its first module."""
-    # Our own pages pass the request even if no context processor adds it.
+    # Webchat's own pages have a request even if no context processor adds it.
     return import_map_script(
         context.get("request") or getattr(context, "request", None), nonce=nonce
     )
@@ -64,7 +65,7 @@ def turnkeeper_import_map(context: Context, *, nonce: str = "") -> str:
 
 @register.simple_tag
 def turnkeeper_brand() -> dict[str, str]:
-    """Return the site's name, the address of its logo, and the target of the link back, which may be empty."""
+    """Return the site's name, the address of its logo, and the target of the link back to the site, which may be empty."""
     brand = app_settings.valid("BRAND")
     logo = brand.get("logo", "webchat/img/favicon.svg")
     is_address = logo.startswith(("/", "http://", "https://", "data:"))

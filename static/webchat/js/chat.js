@@ -19,7 +19,7 @@ import { listenToSignOut } from "./view/sign_out.js";
 /** @typedef {import("./view/i18n.js").I18n} I18n */
 
 const MAX_TITLE = 60;
-const RENDERING = 10_000; // milliseconds allowed for rendering a page and for clock differences
+const RENDERING = 10_000; // milliseconds allowed for rendering the page and for different clocks
 
 class ChatPage {
   #app = byId(document, "chat", HTMLElement);
@@ -75,7 +75,8 @@ class ChatPage {
   }
 
   /**
-   * Refresh the list after an edit, unless the edit is older than the page.
+   * Return whether the list must be refreshed after an edit. An edit from before the page was rendered is already in
+   * it.
    * @param {State} before @param {State} after
    */
   #isListBehind(before, after) {
@@ -84,7 +85,11 @@ class ChatPage {
     return Date.parse(after.listEditedAt ?? "") > renderedAt - RENDERING;
   }
 
-  /** A hidden page is not drawn, but its title is visible. @param {State} before @param {State} after */
+  /**
+   * Update the title and notify the person, because a hidden page is not drawn.
+   * @param {State} before
+   * @param {State} after
+   */
   #changedOutOfSight(before, after) {
     const { i18n } = this.#chat;
     const turn = this.#attention.ended(before, after);
@@ -103,14 +108,14 @@ class ChatPage {
     this.#attention.render(state, view);
   }
 
-  /** Mark the conversation as read if it is visible and idle. @param {State} state */
+  /** Mark the conversation as read if it is visible and no turn is active, and show all badges. @param {State} state */
   #showBadges(state) {
     const isSeen = document.visibilityState === "visible" && activeTurn(state) === null;
     if (isSeen) this.#readMarks.see(this.#conversationId, state.lastSeq ?? 0);
     showBadges(badgesOf(state, this.#conversationId), this.#readMarks, this.#chat.i18n);
   }
 
-  /** Show the server's title, because the conversation may have been renamed. */
+  /** Show the title and agent in the refreshed list, because the conversation may have been renamed. */
   #showRenamed() {
     this.#chat.schedule();
     const entry = document.querySelector(".list-entry:has([aria-current])");
@@ -123,7 +128,10 @@ class ChatPage {
     setText(byId(document, "title", HTMLElement), title);
   }
 
-  /** An untitled conversation shows its first words until the server names it. @param {State} state */
+  /**
+   * Show the first words of an untitled conversation as its title until the server provides one.
+   * @param {State} state
+   */
   #showTitle(state) {
     if (this.#app.dataset.untitled === undefined || state.hasEarlier) return;
     const first = state.turns[0]?.items.find((item) => item.kind === "user");
@@ -137,7 +145,7 @@ class ChatPage {
   }
 }
 
-/** The choice of the agent in the header, if there is more than one. */
+/** The menu in the header that chooses the agent, if there are several. */
 class AgentChoice {
   #app;
   #select;
@@ -154,13 +162,17 @@ class AgentChoice {
     this.#select?.addEventListener("change", () => void this.#choose());
   }
 
-  /** Update the choice, because it may change in another tab. @param {string} agent */
+  /** Show the chosen agent, which may have changed in another tab. @param {string} agent */
   show(agent) {
     this.#app.dataset.agent = agent;
     if (this.#select) this.#select.value = agent;
   }
 
-  /** Show the samples of the chosen agent on an empty page, and keep the draft. @param {string} address */
+  /**
+   * Reload an empty page to show the examples of the chosen agent. If there is a draft, keep the page and change only
+   * its address.
+   * @param {string} address
+   */
   #showEmpty(address) {
     const input = document.getElementById("composer-input");
     if (input instanceof HTMLTextAreaElement && input.value) history.replaceState(null, "", address);

@@ -1,4 +1,4 @@
-/** The page with the list of conversations. Keeps the entries and their status up to date. */
+/** Starts the page with the list of conversations, and keeps its entries and their status up to date. */
 
 import { request } from "./net/api.js";
 import { browserStorage, ReadMarks } from "./state/storage.js";
@@ -10,7 +10,7 @@ import { I18n } from "./view/i18n.js";
 import { listenToSignOut } from "./view/sign_out.js";
 
 const REFRESH_MS = 4_000;
-/** Refresh so often that "3 minutes ago" stays true. */
+/** The entries are refreshed often enough that a text like "3 minutes ago" stays true. */
 const RENEW_MS = 60_000;
 
 const region = byId(document, "conversations", HTMLElement);
@@ -21,12 +21,15 @@ const i18n = new I18n(
   document.documentElement.lang || "en",
 );
 const title = document.title;
-/** The last seen set of conversations and pins. */
+/** The conversations and pins at the last poll. */
 let lastEdits = "";
 /** @type {Map<string, import("./view/badges.js").Badge>} */
 let badges = new Map();
 
-/** The next poll makes up for a failed one. Users who are signed out notice that with their next click. */
+/**
+ * Poll for the status of the conversations. If that fails, the next poll tries again. A user who is signed out finds
+ * out with the next click.
+ */
 async function refresh() {
   const answer = await request(region.dataset.url ?? "", { headers: { accept: "application/json" } }).catch(() => null);
   if (!answer?.ok) return;

@@ -1,17 +1,17 @@
-/** `<turnkeeper-chat>`: a chat in a host page. Its elements and styles are in its own shadow tree. */
+/** Defines `<turnkeeper-chat>`, a chat in a host page. Its elements and styles are in their own shadow tree. */
 
 import { Chat } from "./view/chat.js";
 import { byId } from "./view/dom.js";
 
 class TurnkeeperChatElement extends HTMLElement {
-  /** The chat as the server rendered it. Each new conversation starts with a copy. @type {Node|null} */
+  /** The chat as the server rendered it. Each new conversation starts with a copy of it. @type {Node|null} */
   #blank = null;
   /** @type {Chat|null} */
   #chat = null;
 
   connectedCallback() {
     const root = this.shadowRoot ?? this.#rootFromTemplate();
-    if (!root?.getElementById("chat")) return; // the user is not signed in, and the template shows that
+    if (!root?.getElementById("chat")) return; // the user is not signed in, and the template has only a link to the sign-in page
     this.#start(root, { isNew: false });
   }
 
@@ -25,12 +25,15 @@ class TurnkeeperChatElement extends HTMLElement {
     this.#chat?.close();
     const chat = byId(root, "chat", HTMLElement);
     if (this.#blank) chat.replaceWith(this.#blank.cloneNode(true));
-    else this.#blank = blankCopy(chat); // keep the first one in place, because the user may be typing in it
+    else this.#blank = blankCopy(chat); // the first chat stays in place, because the user may already be typing in it
     this.#chat = new Chat(root, { onBegin: () => this.#start(root, { isNew: true }) });
     void this.#chat.start({ isNew });
   }
 
-  /** A loaded page already has the shadow tree. HTML inserted by a script has only a template. */
+  /**
+   * Create the shadow tree from the template. Only HTML that a script inserted needs this, because a loaded page
+   * already has it.
+   */
   #rootFromTemplate() {
     const template = this.querySelector("template");
     if (!template) return null;
@@ -40,7 +43,10 @@ class TurnkeeperChatElement extends HTMLElement {
   }
 }
 
-/** A cloned field keeps the typed text. @param {HTMLElement} chat */
+/**
+ * Return a copy of the chat with empty fields, because a cloned field keeps the typed text.
+ * @param {HTMLElement} chat
+ */
 function blankCopy(chat) {
   const copy = /** @type {HTMLElement} */ (chat.cloneNode(true));
   for (const form of copy.querySelectorAll("form")) form.reset();

@@ -1,15 +1,18 @@
 /**
- * Applies the theme chosen in this browser: light, dark or the system's.
+ * Applies the theme that was chosen in this browser: light, dark, or that of the system.
  *
- * This is a classic script in the head, so that it runs before the first paint and the page never flashes.
- * It uses the same storage key and values as Django's admin, so one choice applies to both.
+ * This is a classic script in the head, so that it runs before the first paint and no wrong theme flashes up. It uses
+ * the same storage key and values as Django's admin, so that one choice applies to both.
  */
 
 (() => {
   const KEY = "theme";
   const root = document.documentElement;
 
-  /** If the browser refuses storage, the choice lasts only as long as the page. @returns {string|null} */
+  /**
+   * Return the stored choice. If the browser forbids storage, a choice lasts only as long as the page.
+   * @returns {string|null}
+   */
   function read() {
     try {
       return localStorage.getItem(KEY);
@@ -23,7 +26,7 @@
     try {
       localStorage.setItem(KEY, theme);
     } catch {
-      // see above
+      // the browser forbids storage
     }
   }
 

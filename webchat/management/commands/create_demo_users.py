@@ -15,19 +15,19 @@ _PASSWORD_LENGTH = 16
 
 
 class Command(BaseCommand):
-    """Creates missing users `demo` and `admin` with random passwords, and shows each new password once."""
+    """Creates the users `demo` and `admin` if they do not exist, and prints and stores their random passwords."""
 
     help = "Create the users `demo` and `admin` with random passwords, unless they exist."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Add the argument for the password file."""
+        """Add the argument with the path of the password file."""
         parser.add_argument(
             "--credentials", type=Path, required=True, help="file that keeps the passwords"
         )
 
     def handle(self, *args: Any, credentials: Path, **options: Any) -> None:
-        """Create the missing users, and report where the passwords are stored."""
-        with atomic():  # fail before a user is created whose password cannot be stored
+        """Create the missing users, and print where the passwords are stored."""
+        with atomic():  # creates no user whose password cannot be stored
             passwords = {
                 name: password
                 for name, is_admin in (("demo", False), ("admin", True))

@@ -11,11 +11,14 @@ from webchat import api_tokens
 
 
 class Command(BaseCommand):
-    """Prints only the token to standard output, so that it can be piped into a file."""
+    """Issues an API token for a user.
+
+    Only the token is printed to standard output, so that it can be redirected to a file.
+    """
 
     help = "Issues an API token for a user and prints it. The token is not stored, so it cannot be shown again."
 
-    requires_system_checks = ()  # one check needs a sandbox, which a locked-down systemd unit lacks
+    requires_system_checks = ()  # one system check needs a sandbox, which a locked-down systemd unit does not allow
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Add the arguments for the user and the name of the token."""

@@ -16,12 +16,12 @@ from webchat.server import TurnServer
 
 
 class Command(BaseCommand):
-    """Serves with Daphne. It starts the turn supervisor first, and drains it on Ctrl-C or SIGTERM."""
+    """Serves the site with Daphne. The turn supervisor starts first, and drains on Ctrl-C or SIGTERM."""
 
     help = "Serve the site and run its turns in this process (Daphne)."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Add the argument for the address, which defaults to the environment."""
+        """Add the arguments for host and port, whose defaults come from the environment."""
         host, port = os.environ.get("HOST") or "127.0.0.1", os.environ.get("PORT") or "8000"
         parser.add_argument("--host", default=host, help="address (HOST)")
         parser.add_argument("--port", type=int, default=port, help="port (PORT)")
@@ -40,7 +40,7 @@ class Command(BaseCommand):
 
 
 def _application() -> Any:
-    """Return the project's ASGI application. With DEBUG it also serves static files, as `runserver` does."""
+    """Return the project's ASGI application. With DEBUG, it also serves static files, like `runserver`."""
     try:
         application: Any = get_default_application()
     except ImproperlyConfigured as problem:

@@ -1,4 +1,4 @@
-/** The HTTP API of the server: every request of the page but the WebSocket. */
+/** The page's requests to the HTTP API of the server. */
 
 /** @typedef {import("../view/dom.js").Root} Root */
 /** @typedef {import("../state/types.js").EarlierMessages} EarlierMessages */
@@ -7,7 +7,7 @@
 const TIMEOUT_MS = 60_000;
 
 /**
- * Like `fetch`, but with a timeout, so that the page never waits forever for a server that does not answer.
+ * Fetch a URL with a timeout, so that the page does not wait forever for a server that does not respond.
  * @param {string|URL} url
  * @param {RequestInit} [options]
  * @param {number} [timeoutMs]
@@ -23,11 +23,12 @@ const PERSON = "#chat[data-user], #conversations[data-user]";
 /** @param {Root} root */
 const tokenIn = (root) => root.querySelector(FIELD)?.getAttribute("value") ?? "";
 
-/** @param {{code?: string}|null} body the answer of the server */
+/** @param {{code?: string}|null} body the server's response */
 const isTokenOld = (body) => body?.code === "csrf_failed";
 
 /**
- * Like `request`, for unsafe methods. If the token is stale, it fetches the current one and retries once.
+ * Send a request with an unsafe method and the CSRF token. If the token is outdated, fetch the current one and retry
+ * once.
  * @param {Root} root
  * @param {string} url
  * @param {string} method
@@ -51,7 +52,7 @@ async function requestChange(root, url, method, body) {
 }
 
 /**
- * Fetch the page again for the current token. Ignore the token of another user.
+ * Fetch the page again to get the current CSRF token. A token of another user is ignored, unless `isForAnybody` is set.
  * @param {Root} root
  * @param {{isForAnybody?: boolean}} [how]
  * @returns {Promise<boolean>} whether the token was renewed
@@ -69,7 +70,12 @@ export async function renewToken(root, { isForAnybody = false } = {}) {
   return true;
 }
 
-/** @param {string} url @param {string} method @param {object} [body] @returns {Promise<string>} why it was refused; empty = it was accepted */
+/**
+ * @param {string} url
+ * @param {string} method
+ * @param {object} [body]
+ * @returns {Promise<string>} the reason for the refusal, or "" if the request was accepted
+ */
 async function ask(url, method, body) {
   const answer = await requestChange(document, url, method, body).catch(() => null);
   if (answer?.ok) return "";
@@ -86,7 +92,11 @@ export const deleteConversation = (url) => ask(url, "DELETE");
 /** Thrown if the user is no longer signed in. */
 export class SignedOut extends Error {}
 
-/** @param {string} url the conversations' URL in the API @param {string} agent empty = the default one @returns {Promise<string|null>} its id; null = there is none */
+/**
+ * @param {string} url the conversations' URL in the API
+ * @param {string} agent the agent's name, or "" for the default agent
+ * @returns {Promise<string|null>} the id of the latest conversation, or null if there is none
+ */
 export async function latestConversation(url, agent) {
   const answer = await request(`${url}?${new URLSearchParams({ agent })}`, { headers: { accept: "application/json" } });
   if (answer.status === 401) throw new SignedOut();
@@ -94,16 +104,16 @@ export async function latestConversation(url, agent) {
   /** @type {{conversations: Array<{conversation_id: string, updated_at: string}>}} */
   const { conversations } = await answer.json();
   const [latest] = conversations.sort((one, other) => Date.parse(other.updated_at) - Date.parse(one.updated_at));
-  return latest?.conversation_id ?? null; // pinned conversations come first but need not be the latest
+  return latest?.conversation_id ?? null; // sorted, because pinned conversations come first in the response
 }
 
 /**
- * Throws if the server is unreachable or the user is not signed in.
+ * Create a conversation. Throws if the server is unreachable or the user is not signed in.
  * @param {string} url the conversations' URL in the API
  * @param {string} agent
  * @param {string} id the id for the conversation; a retry with the same id creates no second conversation
  * @param {Root} root
- * @returns {Promise<{id: string}|{problem: string}>} the new conversation, or why there is none
+ * @returns {Promise<{id: string}|{problem: string}>} the new conversation, or the reason why it was not created
  */
 export async function createConversation(url, agent, id, root) {
   const answer = await requestChange(root, url, "POST", { agent, conversation_id: id });
@@ -124,7 +134,12 @@ export async function fetchEarlier(url, before) {
 export const resultAddress = (pattern, turnId, toolId) =>
   pattern.replace("TURN", encodeURIComponent(turnId)).replace("TOOL", encodeURIComponent(toolId));
 
-/** @param {string} pattern the address, with TURN and TOOL for the ids @param {string} turnId @param {string} toolId @returns {Promise<string|null>} null = it cannot be fetched */
+/**
+ * @param {string} pattern the address, with TURN and TOOL for the ids
+ * @param {string} turnId
+ * @param {string} toolId
+ * @returns {Promise<string|null>} the whole result, or null if it cannot be fetched
+ */
 export async function fetchResult(pattern, turnId, toolId) {
   try {
     const answer = await request(resultAddress(pattern, turnId, toolId), { headers: { accept: "text/plain" } });
@@ -134,7 +149,10 @@ export async function fetchResult(pattern, turnId, toolId) {
   }
 }
 
-/** @typedef {Readonly<{attachment: Attachment|null, problem: string, code: string}>} Uploaded `problem` is a sentence of the server; empty = the server was unreachable. */
+/**
+ * @typedef {Readonly<{attachment: Attachment|null, problem: string, code: string}>} Uploaded `problem` is a sentence of
+ * the server, or "" if the server was unreachable.
+ */
 /** @typedef {Readonly<{root: Root, onProgress: (share: number) => void, signal: AbortSignal}>} How */
 
 /** @param {string} url @param {File} file @param {How} how @returns {Promise<Uploaded>} */

@@ -1,13 +1,18 @@
-/** Retries with growing, randomised pauses, so that clients do not all retry at the same moment. */
+/** Schedules retries with growing, randomised pauses, so that clients do not all retry at the same moment. */
 
 const FIRST_DELAY_MS = 500;
 const LAST_DELAY_MS = 10_000;
 
-/** The pause after this many failures. @param {number} failures @param {number} firstMs @param {number} chance from 0 to 1 */
+/**
+ * Return the pause in milliseconds after this many failures.
+ * @param {number} failures
+ * @param {number} firstMs
+ * @param {number} chance a random number from 0 to 1
+ */
 export const pauseAfter = (failures, firstMs, chance) =>
   Math.min(LAST_DELAY_MS, firstMs * 2 ** failures) * (0.5 + chance / 2);
 
-/** Plans one attempt at a time. */
+/** Schedules one retry at a time. */
 export class Backoff {
   #attempt;
   #failures = 0;
@@ -19,7 +24,7 @@ export class Backoff {
     this.#attempt = attempt;
   }
 
-  /** Plan a retry after a failure, unless one is already planned. */
+  /** Schedule a retry after a failure, unless one is already scheduled. */
   plan() {
     if (this.#timer !== undefined) return;
     const pause = pauseAfter(this.#failures, FIRST_DELAY_MS, Math.random());
@@ -30,7 +35,7 @@ export class Backoff {
     }, pause);
   }
 
-  /** Reset the pause after a success. A planned retry stays planned. */
+  /** Reset the pause after a success. A retry that is already scheduled is not cancelled. */
   reset() {
     this.#failures = 0;
   }

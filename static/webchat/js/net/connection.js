@@ -1,6 +1,6 @@
 /**
- * The WebSocket of one conversation: sends `hello`, watches the server's heartbeat, and reconnects after every loss
- * without ever giving up. It does not interpret the frames.
+ * The WebSocket of a conversation. It sends `hello`, watches the server's heartbeat, and reconnects after every loss
+ * without ever giving up. It interprets no frames except `welcome`.
  */
 
 import { pauseAfter } from "./backoff.js";
@@ -9,7 +9,7 @@ import { CLOSE_CODES, PROTOCOL_VERSION } from "./wire.js";
 /** @typedef {import("../state/types.js").ConnectionStatus} ConnectionStatus */
 /** @typedef {import("../state/types.js").Frame} Frame */
 /**
- * @typedef {object} Environment What a connection takes from the browser; a test passes its own.
+ * @typedef {object} Environment The functions of the browser that a connection uses. Tests pass their own.
  * @property {(url: string) => WebSocket} open
  * @property {(callback: () => void, ms: number) => any} after
  * @property {(timer: any) => void} forget
@@ -18,7 +18,7 @@ import { CLOSE_CODES, PROTOCOL_VERSION } from "./wire.js";
  */
 /**
  * @typedef {object} Wiring
- * @property {() => number|null} lastSeq the last event seen, null for a whole snapshot
+ * @property {() => number|null} lastSeq returns the number of the last event seen, or null to request a snapshot
  * @property {(frame: Frame) => void} onFrame
  * @property {(status: ConnectionStatus) => void} onStatus
  * @property {Environment} [environment]
@@ -29,7 +29,7 @@ export const SILENCE_MS = HEARTBEAT_MS * 1.5;
 export const PROBE_MS = 4_000;
 export const CONNECT_MS = 10_000;
 const FIRST_DELAY_MS = 250;
-/** The pause stops growing at this attempt. */
+/** The pauses stop growing at this attempt. */
 const LAST_ATTEMPT = 6;
 const OPEN = 1;
 const NORMAL_CLOSURE = 1000;
@@ -57,7 +57,7 @@ const BROWSER = {
   isOnline: () => navigator.onLine,
 };
 
-/** One conversation's connection to the server. */
+/** The connection of a conversation to the server. */
 export class Connection {
   #wiring;
   #url = "";
@@ -71,7 +71,7 @@ export class Connection {
   #target = 0;
   #received = 0;
   #acknowledged = 0;
-  /** The server expects an ack after this number of bytes. */
+  /** The number of bytes after which the server expects the next ack. */
   #ackBytes = Number.POSITIVE_INFINITY;
   /** @type {ConnectionStatus|null} */
   #status = null;
@@ -86,7 +86,7 @@ export class Connection {
     this.#environment = wiring.environment ?? BROWSER;
   }
 
-  /** Whether the connection seems to work. */
+  /** Whether the socket is open and the server has sent `welcome`. */
   get isReady() {
     return this.#isWelcome && this.#socket?.readyState === OPEN;
   }
@@ -98,7 +98,7 @@ export class Connection {
     this.#connect();
   }
 
-  /** @param {import("./wire.js").ClientFrame} frame @returns {boolean} whether the socket took it */
+  /** @param {import("./wire.js").ClientFrame} frame @returns {boolean} whether the frame was passed to the socket */
   send(frame) {
     if (!this.isReady) return false;
     this.#socket?.send(JSON.stringify(frame));
@@ -113,14 +113,14 @@ export class Connection {
     this.#connect();
   }
 
-  /** Try immediately, regardless of the current pause. */
+  /** Connect immediately, without waiting for the end of the current pause. */
   reconnect() {
     if (this.#isFinal || !this.#url) return;
     this.#attempt = 0;
     this.#connect();
   }
 
-  /** Check the connection immediately, because the browser is back (online, visible or shown again). */
+  /** Check the connection immediately, because the browser is online again or the page is visible again. */
   revive() {
     if (!this.#url) return;
     if (this.#status === "signed_out") this.#isFinal = false; // the user may have signed in again in another tab
@@ -130,14 +130,14 @@ export class Connection {
     else if (this.#retry !== null || this.#socket === null) this.#connect();
   }
 
-  /** Check the connection when the browser reports no network, because a server on this machine may still be reachable. */
+  /** Check the connection after the browser went offline, because a server on this machine may still be reachable. */
   suspect() {
     if (this.#isFinal || !this.#url) return;
     this.#report("offline");
     if (this.isReady) this.#probe();
   }
 
-  /** Disconnect permanently with a status. @param {ConnectionStatus} status */
+  /** Disconnect permanently, and report a status. @param {ConnectionStatus} status */
   leave(status) {
     this.#end(status);
   }
@@ -194,7 +194,7 @@ export class Connection {
     if (this.#isWelcome) this.#report(this.#isCaughtUp() ? "online" : "resuming");
   }
 
-  /** Acknowledge the received bytes, so that the server does not send faster than the page reads. */
+  /** Acknowledge the received bytes if an ack is due, so that the server does not send faster than the page reads. */
   #acknowledge() {
     if (this.#received - this.#acknowledged < this.#ackBytes) return;
     if (this.send({ type: "ack", seq: this.#wiring.lastSeq() ?? 0, received: this.#received })) {
@@ -230,7 +230,7 @@ export class Connection {
     this.#watchdog = this.#environment.after(onSilence, ms);
   }
 
-  /** @param {number} code the close code; 0 = the connection only went silent */
+  /** @param {number} code the close code, or 0 if nothing arrived for too long */
   #lose(code) {
     this.#drop();
     const final = FINAL[code];
@@ -245,7 +245,10 @@ export class Connection {
     this.#retry = this.#environment.after(() => this.#connect(), pause);
   }
 
-  /** Wait before reconnecting to a restarting server. @returns {ConnectionStatus} */
+  /**
+   * Return the status after a loss. A restart of the server is shown until the connection works again.
+   * @returns {ConnectionStatus}
+   */
   #lostStatus() {
     if (!this.#environment.isOnline()) return "offline";
     return this.#status === "restarting" ? "restarting" : "reconnecting";
@@ -258,7 +261,7 @@ export class Connection {
     this.#report(status);
   }
 
-  /** Close the socket. The code tells the server whether the page reconnects. */
+  /** Close the socket with a code that tells the server whether the page will reconnect. */
   #drop(code = Number(CLOSE_CODES.COMING_BACK)) {
     for (const timer of [this.#watchdog, this.#retry]) this.#environment.forget(timer);
     this.#watchdog = this.#retry = null;

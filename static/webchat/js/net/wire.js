@@ -1,6 +1,8 @@
 /**
- * The protocol as the server has it: its constants, and the types of all frames.
- * Made by `python -m webchat.protocol` from `webchat/protocol/` and the events of `turns/core/`: change those.
+ * The constants of the protocol, and the types of all frames.
+ *
+ * `python -m webchat.protocol` generates this module from `webchat/protocol/` and the events in `turns/core/`. Change
+ * those instead.
  */
 
 export const PROTOCOL_VERSION = 1;
@@ -68,7 +70,7 @@ export const EVENTS_AFTER_END = Object.freeze(["cancel_acknowledged", "history_r
  */
 
 /**
- * Another conversation that is not idle; `asked_in` names the conversation of each of its open questions. `tools_running` is the number of its running calls; `is_queued` says whether all its unfinished turns are still queued.
+ * Another conversation that is not idle. `asked_in` has the ids of the conversations that ask its open questions. `tools_running` is the number of its running calls. `is_queued` is true if all its unfinished turns are still queued.
  *
  * @typedef {Readonly<{conversation_id: string, standing: "asking"|"parked"|"working"|"interrupted", asked_in: ReadonlyArray<string>, tools_running: number, is_queued: boolean}>} BusyConversation
  */
@@ -128,7 +130,7 @@ export const EVENTS_AFTER_END = Object.freeze(["cancel_acknowledged", "history_r
  */
 
 /**
- * The conversation with the latest activity.
+ * The id and title of the conversation with the latest activity.
  *
  * @typedef {Readonly<{conversation_id: string, title: string}>} LatestConversation
  */
@@ -230,61 +232,61 @@ export const EVENTS_AFTER_END = Object.freeze(["cancel_acknowledged", "history_r
  */
 
 /**
- * The first frame; `after` is the number of the last event that the client has seen. With `html`, streaming answers are also sent as HTML. With `acks`, the client sends an `ack` each time it has received `ack_bytes` bytes (the number is in `welcome`), so that the server never sends faster than the client reads.
+ * The first frame on a socket. `after` is the number of the last event that the client has seen. With `html`, streaming answers are also sent as HTML. With `acks`, the client sends an `ack` each time it has received another `ack_bytes` bytes (the number in `welcome`), so that the server never sends faster than the client reads.
  *
  * @typedef {Readonly<{type: "hello", protocol: number, after?: number|null, html?: boolean, acks?: boolean}>} HelloFrame
  */
 
 /**
- * A typed or spoken message of the user; a spoken text that is not final is ignored (C8). `attachments` are ids of uploaded files. With `replaces`, the message replaces the message of that turn: the turn and all later ones are dropped from the history.
+ * A typed or spoken message of the user. Spoken text that is not final is ignored (C8). `attachments` are the ids of uploaded files. `replaces` is the id of the turn whose message this one replaces. That turn and all later ones are removed from the history.
  *
  * @typedef {Readonly<{type: "message", attachments?: ReadonlyArray<string>, client_id: string, text: string, source?: "typed"|"voice", is_final?: boolean, replaces?: string|null}>} MessageFrame
  */
 
 /**
- * Cancel a turn, immediately or after its current step. The answer is sent once the request is stored (C2). Messages queued behind the turn are cancelled too. With the mode `queued`, only this turn is cancelled, and only if it has not started.
+ * Cancel a turn, immediately or after its current step. The server replies as soon as the request is stored (C2). Messages that are queued behind the turn are cancelled too. With the mode `queued`, only this turn is cancelled, and only if it has not started.
  *
  * @typedef {Readonly<{type: "cancel_turn", op_id: string, mode?: "now"|"after_step"|"queued", reason?: string, turn_id: string}>} CancelTurnFrame
  */
 
 /**
- * Cancel one tool call; the turn continues (C3).
+ * Cancel one tool call. The turn continues (C3).
  *
  * @typedef {Readonly<{type: "cancel_tool", op_id: string, reason?: string, turn_id: string, tool_id: string}>} CancelToolFrame
  */
 
 /**
- * Change the limit of a running call, up to the ceiling (T9). Send either `timeout_ms` (the new limit) or `extend_ms` (additional time), not both.
+ * Change the limit of a waiting or running call, up to the ceiling (T9). Send either `timeout_ms` (the new limit) or `extend_ms` (additional time), but not both.
  *
  * @typedef {Readonly<{type: "set_deadline", op_id: string, timeout_ms?: number|null, extend_ms?: number|null, turn_id: string, tool_id: string}>} SetDeadlineFrame
  */
 
 /**
- * Allow a waiting call to run, or deny it with a reason for the agent. Only the first decision takes effect (D2, D4).
+ * Allow a call that waits for approval to run, or deny it with a reason that the agent will read. Only the first decision takes effect (D2, D4).
  *
  * @typedef {Readonly<{type: "decide_tool", op_id: string, decision: "approve"|"deny", remember?: "conversation"|null, reason?: string, turn_id: string, tool_id: string}>} DecideToolFrame
  */
 
 /**
- * Answer the form of a running call (`tool_question`). `accept` sends the answers as `content`, keyed by the names of the form's fields; `decline` means that the person does not want to answer; `cancel` dismisses the form. The server refuses answers that do not fit the form with `invalid_answer`, and the form stays open. A form can be answered only once. Without `question_id`, the answer is for the open form of the call.
+ * Answer the form of a running call (`tool_question`). `accept` sends the answers in `content`, keyed by the names of the form's fields. `decline` means that the person does not want to answer, and `cancel` dismisses the form. If the answers do not fit the form, the server refuses them with `invalid_answer`, and the form stays open. A form can be answered only once. Without `question_id`, the answer is for the open form of the call.
  *
  * @typedef {Readonly<{type: "answer_tool", op_id: string, action: "accept"|"decline"|"cancel", content?: Readonly<Record<string, any>>, question_id?: string, turn_id: string, tool_id: string}>} AnswerToolFrame
  */
 
 /**
- * Continue the conversation's last turn, which was interrupted, in a new turn. A repeated request does not start a second new turn (H4).
+ * Continue the conversation's last turn in a new turn, if the last one was interrupted. A repeated request does not start a second new turn (H4).
  *
  * @typedef {Readonly<{type: "continue_turn", op_id: string, turn_id: string}>} ContinueTurnFrame
  */
 
 /**
- * Resume a parked conversation (H4).
+ * Resume a parked conversation, so that its turns start again (H4).
  *
  * @typedef {Readonly<{type: "resume_conversation", op_id: string}>} ResumeConversationFrame
  */
 
 /**
- * Request the whole text of a running turn so far, because an `offset` showed a gap.
+ * Request the whole text so far of a running turn, because an `offset` showed a gap.
  *
  * @typedef {Readonly<{type: "resync", turn_id: string}>} ResyncFrame
  */
@@ -296,7 +298,7 @@ export const EVENTS_AFTER_END = Object.freeze(["cancel_acknowledged", "history_r
  */
 
 /**
- * Acknowledge the last event and the total number of bytes received on this socket. It gets no answer.
+ * Acknowledge the last event and the total number of bytes received on this socket. The server does not reply to it.
  *
  * @typedef {Readonly<{type: "ack", seq: number, received: number}>} AckFrame
  */
@@ -304,7 +306,7 @@ export const EVENTS_AFTER_END = Object.freeze(["cancel_acknowledged", "history_r
 /** @typedef {HelloFrame|MessageFrame|CancelTurnFrame|CancelToolFrame|SetDeadlineFrame|DecideToolFrame|AnswerToolFrame|ContinueTurnFrame|ResumeConversationFrame|ResyncFrame|PingFrame|AckFrame} ClientFrame */
 
 /**
- * The answer to `hello`: the number of the log's last event, and the user that you are signed in as. `ack_bytes`: if you announced `acks`, send an `ack` each time you have received this many more bytes.
+ * The reply to `hello`. `last_seq` is the number of the log's last event, and `user` is your user name. If you announced `acks`, send an `ack` each time you have received another `ack_bytes` bytes.
  *
  * @typedef {Readonly<{type: "welcome", protocol?: number, server_version: string, last_seq: number, user: string, ack_bytes?: number|null}>} WelcomeFrame
  */
@@ -316,31 +318,31 @@ export const EVENTS_AFTER_END = Object.freeze(["cancel_acknowledged", "history_r
  */
 
 /**
- * The answer to a `message`, with its turn or, if it was a cancel word (`cancelled`), the turn that it ended.
+ * The reply to a `message`, with its turn. If it was a cancel word, `cancelled` is true, and this is the cancelled turn.
  *
  * @typedef {Readonly<{type: "message_result", client_id: string, turn_id: string, cancelled: boolean}>} MessageResultFrame
  */
 
 /**
- * The answer to a frame with an `op_id`; a repeated `op_id` gets the same answer.
+ * The reply to a frame with an `op_id`. A frame with a repeated `op_id` gets the same reply.
  *
  * @typedef {Readonly<{type: "op_result", op_id: string, outcome: "accepted"|"already_finished"|"not_found"|"denied"|"not_cancellable"}>} OpResultFrame
  */
 
 /**
- * Sent every 15 s and in answer to `ping`. It contains the number of the last event, and the ids of the turns that have not ended.
+ * A sign that the connection works, sent every 15 seconds and in reply to `ping`. It contains the number of the last event and the ids of the turns that have not ended.
  *
  * @typedef {Readonly<{type: "heartbeat", last_seq: number, active: ReadonlyArray<string>}>} HeartbeatFrame
  */
 
 /**
- * All activity outside this conversation, sent soon after each `welcome` and whenever it has changed. It is valid until the next one arrives. `conversations`: your other conversations that are not idle. Their `standing` is `asking`, `parked`, `working` or `interrupted`. `asked_in` names the conversation of each of their open questions. `tools_running` is the number of their running calls, and `is_queued` says whether all their unfinished turns are still queued. `questions`: open questions of sub-agents that work for this conversation; decide one with `decide_tool` and the `turn_id` and `tool_id` of the question. `latest`: the `conversation_id` and `title` of the conversation with the latest activity, which may be this one. If your list lacks this conversation or shows another title, request the list again. Also request it again when `edited_at` changes, which is the last time that you renamed, pinned or deleted a conversation. `background`: the detached sub-agents of this conversation, which does not wait for them; cancel one with `cancel_turn` and its `turn_id`. `forms`: open forms of sub-agents' running calls; answer one with `answer_tool`.
+ * All activity outside this conversation, sent soon after each `welcome` and whenever it has changed. Each frame replaces the previous one. `conversations` lists your other conversations that are not idle. Their `standing` is `asking`, `parked`, `working` or `interrupted`. `asked_in` has the ids of the conversations that ask their open questions, one for each question. `tools_running` is the number of their running calls, and `is_queued` is true if all their unfinished turns are still queued. `questions` lists the open questions of sub-agents that work for this conversation. Decide one with `decide_tool` and the `turn_id` and `tool_id` of the question. `latest` is the conversation with the latest activity, which may be this one. If your list of conversations lacks it or shows another title, request the list again. Also request the list again when `edited_at` changes, which is the last time that you renamed, pinned or deleted a conversation. `background` lists the detached sub-agents of this conversation. Cancel one with `cancel_turn` and its `turn_id`. `forms` lists the open forms of sub-agents' running calls. Answer one with `answer_tool`.
  *
  * @typedef {Readonly<{type: "overview", conversations: ReadonlyArray<BusyConversation>, questions: ReadonlyArray<SubAgentQuestion>, latest?: LatestConversation|null, edited_at?: string|null, background?: ReadonlyArray<BackgroundWork>, forms?: ReadonlyArray<SubAgentForm>}>} OverviewFrame
  */
 
 /**
- * The server did not accept your frame: the reason and, if known, the frame's id. After `server_error` or `unavailable`, it is unknown whether the frame took effect.
+ * The server did not accept your frame. `code` and `message` say why, and `client_id` or `op_id` is that of the frame, if it had one. After `server_error` or `unavailable`, it is unknown whether the frame took effect.
  *
  * @typedef {Readonly<{type: "error", code: string, message: string, client_id?: string|null, op_id?: string|null}>} ProblemFrame
  */
@@ -352,7 +354,7 @@ export const EVENTS_AFTER_END = Object.freeze(["cancel_acknowledged", "history_r
  */
 
 /**
- * Finished blocks of the streaming answer as HTML, for its characters from `offset` up to `end`. This frame is not in the log, and is sent only if `hello` had `html`. It follows the text of its blocks, and is repeated after a `resync`. Blocks arrive in order. The `message` that follows replaces all of them.
+ * Finished blocks of the streaming answer as HTML. They cover its characters from `offset` up to, but not including, `end`. This frame is not in the log, and is sent only if `hello` had `html`. It follows the text of its blocks, and is repeated after a `resync`. Blocks arrive in order. The `message` that completes the answer replaces all of them.
  *
  * @typedef {Readonly<{type: "text_html", turn_id: string, offset: number, end: number, html: string}>} TextHtmlFrame
  */

@@ -1,4 +1,4 @@
-/** The page's state of one tool call with its question, form and sub-agent: made from wire fields, updated, ended once. */
+/** Creates and updates the page's state of tool calls, with their questions, forms and sub-agents. */
 
 import { visible, visibleTitle } from "./hidden_characters.js";
 import { isCallOver } from "./status.js";
@@ -11,7 +11,7 @@ import { isCallOver } from "./status.js";
 /** @typedef {import("./types.js").SubAgent} SubAgent */
 
 /**
- * The fields of a call in frames. A snapshot has all of them, an event only some.
+ * The fields of a call in frames. A snapshot contains all of them, and an event only some.
  * @typedef {Partial<Omit<import("../net/wire.js").Call, "status"|"sub_agent">>
  *   & {tool_id: string, status?: string, sub_agent?: WireSubAgent|null}} WireCall
  */
@@ -63,18 +63,22 @@ export function callFromWire(wire, clock) {
 }
 
 /**
- * The arguments of a call as the server formatted them, because JavaScript numbers would round some. Hidden characters are
- * escaped.
+ * Return the arguments of a call as the server formatted them, because JavaScript would round some numbers. Hidden
+ * characters are escaped.
  * @param {import("../net/wire.js").Call["arguments"]} [wires]
  */
 const argumentsFrom = (wires = []) =>
   wires.map(({ name, value, is_text: isText }) => ({ name: visible(name), value: visible(value), isText }));
 
-/** The length of a text in code points, as the server counts. A JS string's length counts some of them twice. @param {string} text */
+/**
+ * Return the length of a text in code points, which the server counts too. The length of a JS string counts some of
+ * them twice.
+ * @param {string} text
+ */
 export const lengthOf = (text) => Array.from(text).length;
 
 /**
- * The reason why a call has not started yet; `isAlone`: the call itself must run alone.
+ * Return the reason why a call has not started yet. `isAlone` is true if the call itself must run alone.
  * @param {import("../net/wire.js").WaitsFor} wire
  * @param {string|undefined} concurrency
  */
@@ -84,10 +88,10 @@ export const waitsForFrom = (wire, concurrency) => ({
   isAlone: concurrency === "exclusive",
 });
 
-/** A change of a limit. @param {import("../net/wire.js").LimitChange} wire */
+/** Return a change of a limit. @param {import("../net/wire.js").LimitChange} wire */
 const limitChangeFrom = ({ timeout_ms: timeoutMs, is_idle: isIdle, changed_by: by }) => ({ timeoutMs, isIdle, by });
 
-/** The late end of an abandoned call. @param {Readonly<{kind: string, after_ms: number|null}>} wire */
+/** Return the late end of an abandoned call. @param {Readonly<{kind: string, after_ms: number|null}>} wire */
 export const lateFrom = (wire) => ({ kind: wire.kind, afterMs: wire.after_ms ?? null });
 
 /**
@@ -106,7 +110,12 @@ export function callFromStart(frame, ageMs, clock) {
   return callFromWire({ ...frame, status: "running", elapsed_ms: ageMs }, clock);
 }
 
-/** Apply changed limits. @param {Call} call @param {import("../net/wire.js").ToolDeadlineEvent} frame @returns {Call} */
+/**
+ * Return the call with its changed limits.
+ * @param {Call} call
+ * @param {import("../net/wire.js").ToolDeadlineEvent} frame
+ * @returns {Call}
+ */
 export function moveLimits(call, frame) {
   const { timeout_ms: timeoutMs, idle_timeout_ms: idleTimeoutMs } = frame;
   const isIdle = (timeoutMs || null) === (call.timeoutMs || null) && idleTimeoutMs !== call.idleTimeoutMs;
@@ -122,7 +131,12 @@ export function moveLimits(call, frame) {
   };
 }
 
-/** Set the result of a call. A second result is ignored. @param {Call} call @param {import("../net/wire.js").ToolResultEvent} frame @returns {Call} */
+/**
+ * Return the call with its result. A second result is ignored.
+ * @param {Call} call
+ * @param {import("../net/wire.js").ToolResultEvent} frame
+ * @returns {Call}
+ */
 export function settleCall(call, frame) {
   if (isCallOver(call.status) && call.status !== "closed") return call;
   return {
@@ -146,12 +160,13 @@ export const endedByFrom = (wire) => (wire ? { reason: wire.reason, source: wire
 
 /**
  * @typedef {Pick<import("../net/wire.js").Question, "can_remember"|"host"|"description"|"expires_in_ms">
- *   & Partial<import("../net/wire.js").Question>} WireQuestion A question, with its decision if there is one.
+ *   & Partial<import("../net/wire.js").Question>} WireQuestion A question about a call, with the decision if there is
+ * one.
  */
 
 /**
  * @param {Readonly<WireQuestion>|null|undefined} wire
- * @param {number} ageMs how long ago the server wrote it
+ * @param {number} ageMs the age of the frame in milliseconds
  * @param {Clock} clock
  * @returns {Approval|null}
  */
@@ -181,11 +196,16 @@ export function withDecision(call, frame) {
   return { ...call, approval, isDeciding: false, status: goesOn ? "pending" : call.status };
 }
 
-/** Whether the call is waiting for a decision. @param {Call} call */
+/** Return whether the call is waiting for a decision. @param {Call} call */
 export const isAsked = (call) =>
   call.status === "awaiting_approval" && !call.approval?.decision && call.stoppingAt === null;
 
-/** @param {import("../net/wire.js").CallForm|null|undefined} wire @param {number} ageMs how long ago the server wrote it @param {Clock} clock @returns {CallForm|null} */
+/**
+ * @param {import("../net/wire.js").CallForm|null|undefined} wire
+ * @param {number} ageMs the age of the frame in milliseconds
+ * @param {Clock} clock
+ * @returns {CallForm|null}
+ */
 export function formFromWire(wire, ageMs, clock) {
   if (!wire) return null;
   const left = wire.expires_in_ms;
@@ -205,7 +225,11 @@ export function formFromWire(wire, ageMs, clock) {
 
 /** @typedef {Readonly<{agent: string, conversation_id?: string, child_conversation_id?: string}>} WireSubAgent */
 
-/** The sub-agent of a call, from a snapshot's `sub_agent` or an event of that name. @param {WireSubAgent|null|undefined} wire @returns {SubAgent|null} */
+/**
+ * Return the sub-agent of a call from the field `sub_agent` of a snapshot or from the event of that name.
+ * @param {WireSubAgent|null|undefined} wire
+ * @returns {SubAgent|null}
+ */
 export function subAgentFrom(wire) {
   const conversationId = wire?.child_conversation_id ?? wire?.conversation_id;
   return wire && conversationId ? { agent: visible(wire.agent), conversationId } : null;

@@ -1,4 +1,4 @@
-/** One open conversation: holds its state, feeds the reducer, and sends the person's requests to the server. */
+/** An open conversation: its state, which the reducer changes, and the person's requests to the server. */
 
 import { fetchEarlier } from "../net/api.js";
 import { Backoff } from "../net/backoff.js";
@@ -16,24 +16,32 @@ import { attachmentsOf } from "./turns.js";
 /** @typedef {import("./types.js").State} State */
 /** @typedef {import("./types.js").Turn} Turn */
 
-/** The protocol limits a frame to 64 KiB, including its other fields. */
+/** Below 64 KiB, the protocol's limit for a frame, because the frame also contains other fields. */
 const MAX_TEXT_BYTES = 60_000;
-/** A heartbeat may overtake the last events, so only a difference that lasts this long is a loss. */
+/**
+ * A heartbeat may arrive before the last events, so only a difference that lasts this long means that events were lost.
+ */
 export const GRACE_MS = 1_500;
 
-/** The page's model. Calls `onChange` with every new state. */
+/** The model of a chat. It calls `onChange` with every new state. */
 export class Conversation {
   /** @type {State} */
   #state = INITIAL_STATE;
   #onChange;
   #onRefused;
   #connection;
-  /** The position of the last gap. If a resume from there did not help, request a whole snapshot. @type {number|null} */
+  /**
+   * The last event before the last gap. If a resume from there did not help, a whole snapshot is requested.
+   * @type {number|null}
+   */
   #gapAt = null;
   #outbox;
-  /** The texts to restore, by the operation that withdraws them from the queue. @type {Map<string, {text: string, attachments: ReadonlyArray<Attachment>}>} */
+  /**
+   * The messages to return to the composer, by the id of the operation that withdraws them from the queue.
+   * @type {Map<string, {text: string, attachments: ReadonlyArray<Attachment>}>}
+   */
   #withdrawn = new Map();
-  /** Plans when unanswered requests are sent again after server errors. */
+  /** Sends unanswered requests again, some time after an error of the server. */
   #again = new Backoff(() => this.#sendAgain());
 
   /** @param {(before: State, after: State) => void} onChange @param {(text: string, attachments: ReadonlyArray<Attachment>) => void} onRefused @param {Outbox} outbox */
@@ -61,7 +69,7 @@ export class Conversation {
     this.#connection.start(url);
   }
 
-  /** Start empty, because the conversation does not exist on the server yet. */
+  /** Start with an empty state, because the conversation does not exist on the server yet. */
   begin() {
     this.#apply({ type: "local_new" });
   }
@@ -71,7 +79,10 @@ export class Conversation {
     this.#apply({ type: "local_connection", status });
   }
 
-  /** Return unsent messages, because the server refused the new conversation. @param {string} problem */
+  /**
+   * Return the unsent messages to the composer, because the server refused to create the conversation.
+   * @param {string} problem
+   */
   refuse(problem) {
     const { pendingMessages } = this.#state;
     this.begin();
@@ -79,17 +90,17 @@ export class Conversation {
     for (const { text, attachments = [] } of pendingMessages) this.#onRefused(text, attachments);
   }
 
-  /** Load the unsent messages from before the reload. */
+  /** Load the messages that were not sent before the page was reloaded. */
   restore() {
     for (const message of this.#outbox.read()) this.#apply({ type: "local_message", ...message });
   }
 
-  /** Whether there are unsent messages. */
+  /** Whether there are messages that the server has not confirmed. */
   get hasUnsent() {
     return this.#state.pendingMessages.some(({ turnId }) => turnId === null);
   }
 
-  /** Whether a message with this text is on its way and has no turn yet. @param {string} text */
+  /** Return whether a message with this text has been sent but is not in the log yet. @param {string} text */
   isPending(text) {
     return this.#state.pendingMessages.some((message) => message.text === text);
   }
@@ -112,7 +123,11 @@ export class Conversation {
     return true;
   }
 
-  /** Cancel the running turn (C2), or the background work if there is none. A repeated cancel reuses the request for some time. @param {"now"|"after_step"} [mode] */
+  /**
+   * Cancel the active turn (C2), or the background work if no turn is active. A cancel that is repeated soon sends no
+   * second request.
+   * @param {"now"|"after_step"} [mode]
+   */
   cancelTurn(mode = "now") {
     const turn = activeTurn(this.#state);
     const targets = turn ? [{ ...turn, turnId: turn.id }] : mode === "now" ? this.#state.background : [];
@@ -132,7 +147,12 @@ export class Conversation {
     this.#cancel({ kind: "cancel_turn", turnId: target.turnId, mode });
   }
 
-  /** Withdraw a message from the queue, unless its turn has begun. `text` is returned to the composer afterwards. @param {string} turnId @param {string|null} [text] */
+  /**
+   * Withdraw a message from the queue, unless its turn has begun. If `text` is passed, it is then returned to the
+   * composer.
+   * @param {string} turnId
+   * @param {string|null} [text]
+   */
   withdraw(turnId, text = null) {
     if (this.#pendingOperation({ kind: "cancel_turn", turnId, mode: "queued" })) return;
     const opId = this.#ask({ kind: "cancel_turn", turnId, mode: "queued" });
@@ -150,7 +170,7 @@ export class Conversation {
     this.#ask({ kind: "set_deadline", turnId, toolId, extendMs });
   }
 
-  /** Continue after an interrupted turn. A repeated click sends no second request. @param {string} turnId */
+  /** Continue an interrupted turn in a new one. A repeated click sends no second request. @param {string} turnId */
   continueTurn(turnId) {
     this.#askOnce({ kind: "continue_turn", turnId });
   }
@@ -170,7 +190,11 @@ export class Conversation {
     this.#ask({ kind: "answer_tool", turnId, toolId, answer });
   }
 
-  /** Request the messages before the first one. @param {string} url @returns {Promise<number>} the number of messages */
+  /**
+   * Load the messages before the first one.
+   * @param {string} url
+   * @returns {Promise<number>} the number of loaded messages
+   */
   async showEarlier(url) {
     const { earliest: before, hasEarlier, isLoadingEarlier } = this.#state;
     if (before === null || !hasEarlier || isLoadingEarlier) return 0;
@@ -194,7 +218,10 @@ export class Conversation {
     if (!this.#pendingOperation(operation)) this.#ask(operation);
   }
 
-  /** Send an unanswered request again immediately, under the same id. @param {{kind: Operation["kind"], turnId: string, toolId?: string, mode?: Operation["mode"]}} operation */
+  /**
+   * Send a cancel. If the same cancel is still unanswered, send it again with the same id.
+   * @param {{kind: Operation["kind"], turnId: string, toolId?: string, mode?: Operation["mode"]}} operation
+   */
   #cancel(operation) {
     const pending = this.#pendingOperation(operation);
     if (pending) this.#connection.send(operationFrame(pending));
@@ -217,7 +244,10 @@ export class Conversation {
     return operation.opId;
   }
 
-  /** Return a withdrawn message to the composer for editing. @param {import("../net/wire.js").OpResultFrame} frame */
+  /**
+   * Return a message to the composer if it was withdrawn successfully.
+   * @param {import("../net/wire.js").OpResultFrame} frame
+   */
   #giveBackWithdrawn({ op_id: opId, outcome }) {
     const message = this.#withdrawn.get(opId);
     this.#withdrawn.delete(opId);
@@ -242,7 +272,7 @@ export class Conversation {
     }
   }
 
-  /** Send all unanswered requests again. The server recognises repeated ids (same turn, same answer). */
+  /** Send all unanswered requests again. The server recognises repeated ids, so none of them takes effect twice. */
   #sendAgain() {
     for (const message of unsent(this.#state)) this.#connection.send(messageFrame(message));
     for (const operation of this.#state.operations) this.#connection.send(operationFrame(operation));
@@ -255,7 +285,11 @@ export class Conversation {
     this.#connection.send({ type: "resync", turn_id: turn.id });
   }
 
-  /** Return a refused message to its author. @param {State} before @param {import("../net/wire.js").ProblemFrame} frame */
+  /**
+   * Return a refused message to the composer.
+   * @param {State} before
+   * @param {import("../net/wire.js").ProblemFrame} frame
+   */
   #giveBack(before, frame) {
     const isRefused = (/** @type {State} */ { pendingMessages }) =>
       pendingMessages.every(({ clientId }) => clientId !== frame.client_id);
@@ -288,19 +322,22 @@ export class Conversation {
     this.#onChange(before, this.#state);
   }
 
-  /** Never send one user's messages as another user. @param {string} user */
+  /**
+   * Return whether the unsent messages belong to another user, who must not become their sender.
+   * @param {string} user
+   */
   #isOtherUser(user) {
     return this.#outbox.user !== "" && this.#outbox.user !== user;
   }
 }
 
-/** Create a unique id. `crypto.randomUUID` does not exist on plain http:// addresses of a local network. */
+/** Create a unique id. `crypto.randomUUID` does not exist on pages that are loaded over HTTP from another machine. */
 export function newId() {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** The messages that the server has not confirmed. @param {State} state */
+/** Return the messages that the server has not confirmed. @param {State} state */
 const unsent = ({ pendingMessages }) =>
   pendingMessages.flatMap(({ turnId, ...message }) => (turnId === null ? message : []));
 
@@ -354,8 +391,8 @@ function operationFrame({
 }
 
 /**
- * Compare the server's heartbeat with the page's state. "behind": events are missing. "different": another set of turns is
- * active, so only a whole snapshot helps.
+ * Compare the server's heartbeat with the page's state. The result is "behind" if events are missing. It is "different"
+ * if a turn that the page considers active has ended, so that only a whole snapshot helps.
  * @param {import("./types.js").State} state
  * @param {import("../net/wire.js").HeartbeatFrame} heartbeat
  * @returns {"behind"|"different"|null}

@@ -1,4 +1,4 @@
-/** Requests that the server has not answered yet: messages, cancels, changed limits. */
+/** Handles the requests that the server has not answered yet, such as messages, cancels and changed limits. */
 
 import { changeQuestion, endedAgents, withStopping } from "./overview.js";
 import { addMessage, mapTurn, updateCall, userMessage } from "./turns.js";
@@ -17,8 +17,8 @@ import { addMessage, mapTurn, updateCall, userMessage } from "./turns.js";
 const TRYING_AGAIN = "trying_again";
 
 /**
- * A message leaves the outbox when its turn is in the log. If its turn is cancelled while queued, the turn gets the text
- * from here.
+ * Remove a pending message when an event of its turn arrives. If the turn does not show the message, which happens when
+ * it was cancelled while it was queued, add the message to the turn.
  * @param {State} state
  * @param {EventFrame} frame
  * @returns {State}
@@ -36,7 +36,11 @@ export function settlePending(state, frame) {
   return { ...state, pendingMessages, turns };
 }
 
-/** The log may arrive before the answer with a message's turn. @param {State} state @param {EventFrame} frame */
+/**
+ * Return the pending message that an event contains, because the event may arrive before the reply that names its turn.
+ * @param {State} state
+ * @param {EventFrame} frame
+ */
 function sentHere(state, frame) {
   const isBegin = frame.type === "turn_queued" || frame.type === "turn_start";
   if (!isBegin && !(frame.type === "message" && frame.role === "user")) return undefined;
@@ -50,13 +54,23 @@ function sentHere(state, frame) {
 /** @param {import("../net/wire.js").MessageEvent["content"]} content */
 const textOf = (content) => content.map((block) => (block.type === "text" ? block.text : "")).join("");
 
-/** Remove the notice, because the server answers again. @param {State} state @returns {State} */
+/**
+ * Remove the notice about retries, because the server has replied to a request.
+ * @param {State} state
+ * @returns {State}
+ */
 export const answered = (state) => (isTryingAgain(state) ? { ...state, notice: null } : state);
 
 /** @param {State} state */
 const isTryingAgain = (state) => state.notice?.key === TRYING_AGAIN;
 
-/** Apply the result of a message: its turn, or a cancel word. @param {State} state @param {MessageResultFrame} frame @param {Clock} clock @returns {State} */
+/**
+ * Record the turn of a message, or apply the effect of a cancel word.
+ * @param {State} state
+ * @param {MessageResultFrame} frame
+ * @param {Clock} clock
+ * @returns {State}
+ */
 export function settleMessage(state, frame, clock) {
   const isShown = state.turns.some(
     (turn) => turn.id === frame.turn_id && turn.items.some((item) => item.kind === "user"),
@@ -71,29 +85,49 @@ export function settleMessage(state, frame, clock) {
   return frame.cancelled ? wordStops(settled, frame.turn_id, clock) : settled;
 }
 
-/** A cancel word stops a turn of this conversation, or all its background work. @param {State} state @param {string|undefined} turnId @param {Clock} clock @returns {State} */
+/**
+ * Mark what a cancel word stops: a turn of this conversation, or all of its background work.
+ * @param {State} state
+ * @param {string|undefined} turnId
+ * @param {Clock} clock
+ * @returns {State}
+ */
 function wordStops(state, turnId, { now }) {
   const isInBackground = state.background.some((work) => work.turnId === turnId);
   const turnIds = isInBackground ? state.background.map((work) => work.turnId) : [turnId];
   return turnIds.reduce((next, each) => withStopping(next, each, now), state);
 }
 
-/** Show the agents that have stopped as requested. @param {State} before @param {State} after @returns {State} */
+/**
+ * Show a notice that names the sub-agents that have stopped as requested.
+ * @param {State} before
+ * @param {State} after
+ * @returns {State}
+ */
 export function tellEnded(before, after) {
   const agents = endedAgents(before, after);
   return agents.length > 0 ? notify(after, "info", "background_ended", { agents: agents.join(", ") }) : after;
 }
 
-/** Whether an error is temporary, so that the same request may succeed later. @param {unknown} code */
+/** Return whether an error is temporary, so that the same request may succeed later. @param {unknown} code */
 export const isServersFault = (code) => code === "server_error" || code === "unavailable";
 
-/** Keep a failed request, because it is sent again under the same id. @param {State} state @param {ProblemFrame} frame */
+/**
+ * Return whether a failed request is kept, because it will be sent again with the same id.
+ * @param {State} state
+ * @param {ProblemFrame} frame
+ */
 const isUnanswered = ({ pendingMessages, operations }, frame) =>
   isServersFault(frame.code) &&
   (pendingMessages.some((message) => message.clientId === frame.client_id && message.turnId === null) ||
     operations.some((operation) => operation.opId === frame.op_id));
 
-/** Drop a rejected request, unless only the server failed. @param {State} state @param {ProblemFrame} frame @returns {State} */
+/**
+ * Remove a refused request and show why. If only the server failed, keep it, because it will be sent again.
+ * @param {State} state
+ * @param {ProblemFrame} frame
+ * @returns {State}
+ */
 export function refuse(state, frame) {
   if (isUnanswered(state, frame)) return isTryingAgain(state) ? state : notify(state, "info", TRYING_AGAIN, {});
   const pendingMessages = state.pendingMessages.filter((message) => message.clientId !== frame.client_id);
@@ -104,13 +138,19 @@ export function refuse(state, frame) {
   return operation ? withdraw(notified, operation) : notified;
 }
 
-/** Apply a pending request to its call. @type {Partial<Record<Operation["kind"], (call: Call, clock: Clock) => Call>>} */
+/**
+ * The changes that pending requests make to their calls.
+ * @type {Partial<Record<Operation["kind"], (call: Call, clock: Clock) => Call>>}
+ */
 const ASKED = {
   decide_tool: (call) => ({ ...call, isDeciding: true }),
   cancel_tool: (call, clock) => ({ ...call, stoppingAt: call.stoppingAt ?? clock.now }),
 };
 
-/** Undo a refused request on its call. @type {Partial<Record<Operation["kind"], (call: Call) => Call>>} */
+/**
+ * The changes to calls that undo refused requests.
+ * @type {Partial<Record<Operation["kind"], (call: Call) => Call>>}
+ */
 const WITHDRAWN = {
   decide_tool: (call) => ({ ...call, isDeciding: false }),
   cancel_tool: (call) => (call.status === "cancelling" ? call : { ...call, stoppingAt: null }),
@@ -131,7 +171,13 @@ export function askFor(state, operation, clock) {
   return change ? changeCall(next, operation, (call) => change(call, clock)) : next;
 }
 
-/** Change a call in a turn of this conversation, or in the question of a sub-agent. @param {State} state @param {Operation} operation @param {(call: Call) => Call} change @returns {State} */
+/**
+ * Change a call in a turn of this conversation or in the question of a sub-agent.
+ * @param {State} state
+ * @param {Operation} operation
+ * @param {(call: Call) => Call} change
+ * @returns {State}
+ */
 const changeCall = (state, operation, change) => ({
   ...state,
   turns: mapTurn(state.turns, operation.turnId, (turn) => updateCall(turn, operation.toolId, change)),
@@ -157,7 +203,12 @@ function toolOf({ turns, questions }, { turnId, toolId }) {
   return (own ?? question?.call)?.name ?? "";
 }
 
-/** Remove "Stopping…" after the server refused the cancel. @param {State} state @param {Operation} operation @returns {State} */
+/**
+ * Remove a refused request, and undo its effect on the page, such as "Stopping…" after a cancel.
+ * @param {State} state
+ * @param {Operation} operation
+ * @returns {State}
+ */
 function withdraw(state, operation) {
   const next = { ...state, operations: state.operations.filter((other) => other !== operation) };
   if (operation.kind === "cancel_turn") {

@@ -1,6 +1,6 @@
 /**
- * State beyond this conversation's log (`overview`): other conversations, open questions and forms, and sub-agents in
- * the background.
+ * Handles the state that is not in this conversation's log but in `overview` frames: other conversations, the questions
+ * and forms of sub-agents, and sub-agents in the background.
  */
 
 import { callFromQuestion, formFromWire, isAsked } from "./calls.js";
@@ -41,7 +41,14 @@ export function withOverview(state, frame, clock) {
   return withWork(next);
 }
 
-/** Keep a pending decision of this page, unless the question was renewed because its tool has changed. @param {import("../net/wire.js").SubAgentQuestion} wire @param {State} state @param {Clock} clock @returns {Question} */
+/**
+ * Return a question. A decision that is pending on this page is kept, unless the question was asked again because its
+ * tool has changed.
+ * @param {import("../net/wire.js").SubAgentQuestion} wire
+ * @param {State} state
+ * @param {Clock} clock
+ * @returns {Question}
+ */
 function questionFrom(wire, state, clock) {
   const call = callFromQuestion({ ...wire, sub_agent: wire }, 0, clock);
   const turnId = wire.turn_id;
@@ -54,14 +61,25 @@ function questionFrom(wire, state, clock) {
   return { turnId, call: { ...call, ...next } };
 }
 
-/** A form of a sub-agent. @param {import("../net/wire.js").SubAgentForm} wire @param {Clock} clock @returns {AskedForm[]} */
+/**
+ * Return the form of a sub-agent's call in an array, which is empty if there is none.
+ * @param {import("../net/wire.js").SubAgentForm} wire
+ * @param {Clock} clock
+ * @returns {AskedForm[]}
+ */
 function subAgentForms(wire, clock) {
   const form = formFromWire(wire, 0, clock);
   const tool = visible(wire.tool_title || wire.tool_name);
   return form ? [{ turnId: wire.turn_id, toolId: wire.tool_id, tool, agent: visible(wire.agent), form }] : [];
 }
 
-/** Keep work marked as stopping until it has ended. @param {import("../net/wire.js").BackgroundWork} wire @param {State} state @param {Clock} clock @returns {Work} */
+/**
+ * Return the background work of a sub-agent. Work that is marked as stopping stays marked until it has ended.
+ * @param {import("../net/wire.js").BackgroundWork} wire
+ * @param {State} state
+ * @param {Clock} clock
+ * @returns {Work}
+ */
 function workFrom(wire, state, clock) {
   const before = state.background.find(({ turnId }) => turnId === wire.turn_id);
   return {
@@ -78,7 +96,11 @@ function workFrom(wire, state, clock) {
   };
 }
 
-/** Show the work on the cards of the calls that started it. @param {State} state @returns {State} */
+/**
+ * Set the background work of the calls that started it, so that their cards show it.
+ * @param {State} state
+ * @returns {State}
+ */
 export function withWork(state) {
   const works = new Map(state.background.map((work) => [`${work.parentTurnId} ${work.parentToolId}`, work]));
   const turns = state.turns.map((turn) =>
@@ -105,10 +127,10 @@ export const changeQuestion = (questions, { turnId, toolId }, change) =>
 const isOf = (question, turnId, toolId) => question.turnId === turnId && question.call.toolId === toolId;
 
 /**
- * Mark the work that a cancel stops: one sub-agent by its turn, or all that a turn of this conversation started.
+ * Mark the work that a cancel stops: the sub-agent with this turn, or all sub-agents that this turn started.
  * @param {State} state
  * @param {string|undefined} turnId
- * @param {number|null} stoppingAt null = it continues
+ * @param {number|null} stoppingAt the time of the cancel, or null if the work continues
  * @returns {State}
  */
 export function withStopping(state, turnId, stoppingAt) {
@@ -120,14 +142,23 @@ export function withStopping(state, turnId, stoppingAt) {
   return withWork({ ...state, background });
 }
 
-/** Return the agents that have stopped as requested. @param {State} before @param {State} after @returns {Array<string>} */
+/**
+ * Return the names of the sub-agents that have stopped as requested.
+ * @param {State} before
+ * @param {State} after
+ * @returns {Array<string>}
+ */
 export function endedAgents(before, after) {
   const turnIds = new Set(after.background.map(({ turnId }) => turnId));
   const stopped = before.background.filter(({ turnId, stoppingAt }) => stoppingAt !== null && !turnIds.has(turnId));
   return stopped.map(({ agent }) => agent);
 }
 
-/** The entries for a list of conversations. @param {State} state @returns {Array<import("./types.js").ListedConversation>} */
+/**
+ * Return the conversations of an overview as entries for a list.
+ * @param {State} state
+ * @returns {Array<import("./types.js").ListedConversation>}
+ */
 export function listedConversations({ otherConversations, latest }) {
   const others = otherConversations.map(({ conversationId, standing }) => ({
     id: conversationId,
@@ -140,7 +171,7 @@ export function listedConversations({ otherConversations, latest }) {
   return others.map((each) => (each === place ? { ...each, title: latest.title } : each));
 }
 
-/** The questions that can be answered on this page, in display order. @param {State} state @returns {Array<string>} */
+/** Return the questions that can be answered on this page, in display order. @param {State} state @returns {Array<string>} */
 export function openQuestions({ turns, questions }) {
   const own = turns.flatMap((turn) =>
     isTurnOver(turn.status) ? [] : turn.items.flatMap((item) => (item.kind === "call" ? askedKey(turn, item) : [])),
@@ -157,7 +188,7 @@ function askedKey(turn, { toolId }) {
   return call && isAsked(call) ? [`${turn.id} ${toolId}`] : [];
 }
 
-/** The open forms that can be answered on this page, in display order. @param {Pick<State, "turns"|"forms">} state @returns {Array<AskedForm>} */
+/** Return the open forms that can be answered on this page, in display order. @param {Pick<State, "turns"|"forms">} state @returns {Array<AskedForm>} */
 export function openForms({ turns, forms }) {
   const own = turns.flatMap((turn) =>
     isTurnOver(turn.status) || turn.stoppingAt !== null
@@ -171,16 +202,21 @@ export function openForms({ turns, forms }) {
   return [...own, ...forms];
 }
 
-/** The forms that were not open before. @param {State} before @param {State} after @returns {Array<AskedForm>} */
+/** Return the forms that were not open before. @param {State} before @param {State} after @returns {Array<AskedForm>} */
 export function newForms(before, after) {
   const known = new Set(openForms(before).map(({ form }) => form.questionId));
   return openForms(after).filter(({ form }) => !known.has(form.questionId));
 }
 
-/** The number of open questions and forms on this page. @param {State} state */
+/** Return the number of open questions and forms on this page. @param {State} state */
 export const askedCount = (state) => openQuestions(state).length + openForms(state).length;
 
-/** The call of an open question. @param {State} state @param {string} key its turn and its call @returns {Call|null} */
+/**
+ * Return the call of an open question.
+ * @param {State} state
+ * @param {string} key the ids of its turn and call
+ * @returns {Call|null}
+ */
 export function askedCall({ turns, questions }, key) {
   for (const turn of turns) {
     const call = Object.values(turn.calls).find(({ toolId }) => `${turn.id} ${toolId}` === key);
@@ -190,7 +226,7 @@ export function askedCall({ turns, questions }, key) {
 }
 
 /**
- * The number of decisions that other conversations wait for, without those shown on this page.
+ * Return the number of decisions that other conversations wait for and that this page does not show.
  * @param {State} state
  * @param {string} here the id of this conversation
  */

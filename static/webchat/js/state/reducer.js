@@ -1,6 +1,7 @@
 /**
- * Start here: the pure reducer `(state, event) → state`, through which every change of the page's state goes: live events,
- * replayed events, snapshots and the person's actions (V3).
+ * The pure reducer `(state, event) → state`. Start reading here.
+ *
+ * Every change of the page's state goes through it: live and replayed events, snapshots, and the person's actions (V3).
  */
 
 import {
@@ -19,7 +20,7 @@ import { isCallOver, isTurnOver } from "./status.js";
 import { AFTER_END, TURN_CHANGES } from "./turn_events.js";
 import { addBlocks, addDelta, addThoughts, mapTurn, newTurn, replaced } from "./turns.js";
 
-/** The longest transit time over a working connection. */
+/** The longest time that a frame takes on a working connection. */
 const LINE_MS = 30_000;
 
 /** @typedef {import("./types.js").State} State */
@@ -69,26 +70,33 @@ export function reduce(state, event, clock) {
   );
 }
 
-/** Remove progress notices after their task ends. @param {State} state @returns {State} */
+/**
+ * Remove the notice that a message cannot be edited now, once nothing runs any more.
+ * @param {State} state
+ * @returns {State}
+ */
 const withValidNotice = (state) =>
   state.notice?.key === "edit_busy" && !isBusy(state) ? { ...state, notice: null } : state;
 
-/** Whether a frame is in the log. @param {Frame} frame @returns {frame is EventFrame} */
+/** Return whether a frame is in the log. @param {Frame} frame @returns {frame is EventFrame} */
 const isEvent = (frame) => "seq" in frame && frame.type !== "snapshot";
 
-/** @param {State} state @returns {Turn|null} the turn that a cancel means: the one at work, else the next in line. */
+/**
+ * @param {State} state
+ * @returns {Turn|null} the turn that a cancel applies to: the running one, or else the next one in the queue
+ */
 export function activeTurn(state) {
   const active = state.turns.filter((turn) => !isTurnOver(turn.status));
   return active.find((turn) => turn.status !== "queued") ?? active[0] ?? null;
 }
 
-/** Whether there is something to cancel. @param {State} state */
+/** Return whether there is something to cancel. @param {State} state */
 export const isAtWork = (state) => activeTurn(state) !== null || state.background.length > 0;
 
-/** Whether something is running, waiting or being sent. @param {State} state */
+/** Return whether something is running, waiting or being sent. @param {State} state */
 export const isBusy = (state) => activeTurn(state) !== null || state.pendingMessages.length > 0;
 
-/** @param {State} state @returns {Array<Turn>} the turns that wait for the one at work */
+/** @param {State} state @returns {Array<Turn>} the turns that wait for the active one */
 export function queuedTurns(state) {
   const current = activeTurn(state);
   return state.turns.filter((turn) => turn.status === "queued" && turn !== current);
@@ -108,13 +116,13 @@ function reduceNumbered(state, frame, clock) {
   const next = { ...state, lastSeq: seq, gap: false, parked: isParked(state, frame) };
   const before = next.turns.find((turn) => turn.id === frame.turn_id);
   const mayFollowEnd = AFTER_END.has(frame.type);
-  if (before ? isTurnOver(before.status) && !mayFollowEnd : mayFollowEnd) return next; // the conversation is not loaded, so no turn begins
+  if (before ? isTurnOver(before.status) && !mayFollowEnd : mayFollowEnd) return next; // ignore events of ended turns, and late events of turns that are not loaded
   const change = /** @type {import("./turn_events.js").Change|undefined} */ (TURN_CHANGES[frame.type]);
   if (!change || !frame.turn_id) return next;
   return settlePending(withTurn(next, frame, clock, change), frame);
 }
 
-/** Whether no turn begins until a person resumes the conversation. @param {State} state @param {EventFrame} frame */
+/** Return whether the conversation is parked after this event. @param {State} state @param {EventFrame} frame */
 function isParked(state, frame) {
   return frame.type === "conversation_parked" || (state.parked && frame.type !== "conversation_resumed");
 }
@@ -123,7 +131,8 @@ function isParked(state, frame) {
 function reduceUnnumbered(state, frame, clock) {
   switch (frame.type) {
     case "welcome":
-      // missing events are requested, so only a new gap matters; the last overview stays until the next one arrives
+      // The missing events were requested with `hello`, so only a new gap matters. The overview stays until the next
+      // one arrives.
       return { ...state, viewer: frame.user, gap: false };
     case "snapshot":
       return fromSnapshot(state, frame, clock);
@@ -213,7 +222,12 @@ function fromSnapshot(state, frame, clock) {
   });
 }
 
-/** Keep a cancel visible that was requested before the connection broke. @param {Turn} turn @param {State} state @returns {Turn} */
+/**
+ * Return the turn with the cancels that were requested before the connection was lost, so that they stay visible.
+ * @param {Turn} turn
+ * @param {State} state
+ * @returns {Turn}
+ */
 function keepStopping(turn, state) {
   if (isTurnOver(turn.status)) return turn;
   const before = state.turns.find((other) => other.id === turn.id);
@@ -235,8 +249,8 @@ function connectionAfter(state, status, clock) {
 }
 
 /**
- * The upper bound of how far this machine's clock is ahead of the server's. Frames on a working connection are recent, so
- * one that seems old means that a clock was changed.
+ * Update the upper bound of how far this machine's clock is ahead of the server's. Frames on a working connection are
+ * recent, so one that seems old means that a clock was changed.
  * @param {State} state @param {Frame} frame @param {Clock} clock @returns {State}
  */
 function withSkew(state, frame, clock) {

@@ -1,4 +1,6 @@
-/** Creates the turns of a `snapshot` frame, and of a page of earlier messages, in the same shape as live events do (V3). */
+/**
+ * Creates turns from a `snapshot` frame or a page of earlier messages, with the same state as from live events (V3).
+ */
 
 import { callFromWire, endedByFrom } from "./calls.js";
 import { isTurnOver } from "./status.js";
@@ -44,12 +46,16 @@ export function turnsFromSnapshot(frame, clock) {
   return inOrder([...turns.values()], numbers).map((turn) => (isTurnOver(turn.status) ? closeOpenCalls(turn) : turn));
 }
 
-/** The positions of a snapshot's turns in their conversation, by id. @param {import("../net/wire.js").SnapshotFrame} frame @returns {Record<string, number>} */
+/** Return the positions of a snapshot's turns in their conversation, by id. @param {import("../net/wire.js").SnapshotFrame} frame @returns {Record<string, number>} */
 export function numbersOf(frame) {
   return Object.fromEntries([...frame.turns, ...frame.active_turns].map((turn) => [turn.turn_id, turn.number]));
 }
 
-/** A turn that was cancelled before it began has no message, so its number determines its position. @param {Array<Turn>} turns @param {Record<string, number>} numbers */
+/**
+ * Sort turns by their numbers, because a turn that was cancelled before it began has no message with a position.
+ * @param {Array<Turn>} turns
+ * @param {Record<string, number>} numbers
+ */
 const inOrder = (turns, numbers) => turns.sort((one, other) => (numbers[one.id] ?? 0) - (numbers[other.id] ?? 0));
 
 /** @param {Turn} turn @param {EndedTurn} ended @returns {Turn} */
@@ -75,7 +81,12 @@ function withEnding(turn, ended) {
   });
 }
 
-/** The user's message, if the message itself is not in the snapshot. @param {Turn} turn @param {EndedTurn|LiveTurn} described @returns {Turn} */
+/**
+ * Return the turn with the user's message, even if the message itself is not in the snapshot.
+ * @param {Turn} turn
+ * @param {EndedTurn|LiveTurn} described
+ * @returns {Turn}
+ */
 function withUserMessage(turn, described) {
   if (!described.user_message || turn.items.some((item) => item.kind === "user")) return turn;
   if (described.source === "sub_agent") return turn;
@@ -128,7 +139,7 @@ function withActivity(turn, active, clock) {
 /** @param {string} status */
 const isStreaming = (status) => status === "running" || status === "cancelling";
 
-/** The position of the first message of a snapshot or page. @param {EarlierMessages} frame @returns {number|null} */
+/** Return the position of the first message of a snapshot or page. @param {EarlierMessages} frame @returns {number|null} */
 export const firstPosition = (frame) => {
   return frame.messages[0]?.position ?? null;
 };
@@ -156,7 +167,7 @@ export function withEarlier(state, { before, frame }, clock) {
   return {
     ...next,
     numbers,
-    // Turns that began after the page was opened have no number here and come last.
+    // Turns that began after the snapshot have no number here and come last.
     turns: [...inOrder(turns.filter(isNumbered), numbers), ...turns.filter((turn) => !isNumbered(turn))],
     earliest: firstPosition(frame) ?? state.earliest,
     hasEarlier: frame.has_earlier && firstPosition(frame) !== null,
@@ -164,8 +175,8 @@ export function withEarlier(state, { before, frame }, clock) {
 }
 
 /**
- * Complete a turn of which only the end was shown: earlier items come first, and shown items stay. Both parts have every
- * call of the turn; a call belongs to the message that requested it.
+ * Complete a turn of which only the end was shown. The earlier items come first, and the shown items stay. Both parts
+ * contain all calls of the turn, but a call is shown only after the message that requested it.
  * @param {Turn} earlier
  * @param {Turn|undefined} shown
  * @param {ReadonlySet<string>} callIds the calls in the earlier messages

@@ -1,4 +1,4 @@
-/** The meaning of statuses: which are final, and the tiers of a call's age (V2). */
+/** Interprets the statuses of calls and turns, and how long a call has been running (V2). */
 
 import { FINAL_CALL_STATUSES, FINAL_TURN_STATUSES } from "../net/wire.js";
 
@@ -7,8 +7,8 @@ export const VERY_SLOW_AFTER_MS = 30_000;
 const STILL_STOPPING_AFTER_MS = 3_000;
 
 /**
- * The page's own status of a call that was still open when its turn ended, so its outcome is unknown.
- * The server never sends it (acceptance: no card is left running after any terminal turn).
+ * The status that the page gives to a call that was still open when its turn ended, so that no card seems to be running
+ * afterwards. The server never sends it.
  */
 export const CLOSED = "closed";
 
@@ -16,20 +16,20 @@ export const CLOSED = "closed";
 export const isCallOver = (status) => FINAL_CALL_STATUSES.includes(status) || status === CLOSED;
 
 /**
- * Whether to show a Cancel button.
+ * Return whether a call can be cancelled, so that its card has a Cancel button.
  * @param {Readonly<{status: string}>} call
  */
 export const canBeCancelled = (call) => !isCallOver(call.status);
 
 /**
- * Whether a cancel would only stop waiting for the call, because nothing can interrupt it.
+ * Return whether a cancel would only stop waiting for the call, because nothing can interrupt it.
  * @param {Readonly<{status: string, interruptible: boolean}>} call
  */
 export const canOnlyBeLeft = (call) =>
   !call.interruptible && (call.status === "running" || call.status === "cancelling");
 
 /**
- * Whether the last stop request is old enough to repeat it.
+ * Return whether the last cancel was requested so long ago that it can be repeated.
  * @param {Readonly<{stoppingAt: number|null}>} stopping
  * @param {number} now
  */
@@ -37,7 +37,8 @@ export const isStillStopping = ({ stoppingAt }, now) =>
   stoppingAt !== null && now - stoppingAt > STILL_STOPPING_AFTER_MS;
 
 /**
- * Whether to disable a Cancel button, because a stop is pending or impossible.
+ * Return whether a cancel is under way, so that its button is disabled. It cannot be repeated while the connection is
+ * down.
  * @param {Readonly<{stoppingAt: number|null}>} stopping
  * @param {Readonly<{now: number, frozenAt: number|null}>} at
  */
@@ -48,13 +49,14 @@ export const isStopUnderWay = (stopping, { now, frozenAt }) =>
 export const isTurnOver = (status) => FINAL_TURN_STATUSES.includes(status);
 
 /**
- * Whether a message was withdrawn before it was sent, so that the page hides it. Messages ended by other cancels stay.
+ * Return whether a queued message was withdrawn, so that the page hides it. Messages that other cancels ended stay
+ * visible.
  * @param {Readonly<{isBegun: boolean, endedBy: Readonly<{source: string}>|null}>} turn
  */
 export const isWithdrawn = ({ isBegun, endedBy }) => !isBegun && endedBy?.source === "withdrawn";
 
 /**
- * A tool is not slow before its expected duration has passed.
+ * Return how slow a call is. No call is slow before the expected duration of its tool has passed.
  * @param {number} elapsedMs
  * @param {number|null} [expectedMs]
  * @returns {"running"|"slow"|"very_slow"}
@@ -65,7 +67,7 @@ export function tierOf(elapsedMs, expectedMs = null) {
 }
 
 /**
- * The known running time in milliseconds. It is frozen while the connection is down.
+ * Return the known running time in milliseconds. It does not grow while the connection is down.
  * @param {{elapsedMs: number, elapsedAt: number}} running
  * @param {number} now
  * @param {number|null} frozenAt

@@ -1,6 +1,9 @@
-/** What the page keeps in the browser: unsent messages in the tab, marks of read events in all tabs. */
+/** Stores data in the browser: unsent messages for this tab, and marks of read events for all tabs. */
 
-/** A storage that never throws. What the browser cannot store, because it is full or forbidden, lasts as long as the page. */
+/**
+ * A storage that never throws. Values that the browser cannot store, because its storage is full or forbidden, last as
+ * long as the page.
+ */
 export class SafeStorage {
   #storage;
   /** Values that the browser could not store. @type {Map<string, string>} */
@@ -48,7 +51,7 @@ export const tabStorage = new SafeStorage(() => sessionStorage);
 
 export const browserStorage = new SafeStorage(() => localStorage);
 
-/** The outbox of one user and conversation. */
+/** The stored messages of a user that are not sent yet, for one conversation. */
 export class Outbox {
   #storage;
   #key;
@@ -80,7 +83,7 @@ export class Outbox {
 
 const MOST = 500;
 
-/** One user's marks, in a storage that the browser's tabs share. */
+/** The last event that a user has read in each conversation. All tabs share these marks. */
 export class ReadMarks {
   #storage;
   #key;
@@ -94,12 +97,12 @@ export class ReadMarks {
     this.#marks = this.#read();
   }
 
-  /** Handle a mark set in another tab. */
+  /** Read the marks again, because another tab has changed them. */
   reload() {
     this.#marks = this.#read();
   }
 
-  /** @param {string} id @param {number} seq the last event that was in sight */
+  /** @param {string} id @param {number} seq the number of the last event that was visible */
   see(id, seq) {
     if (seq <= (this.#marks.get(id) ?? -1)) return;
     this.#marks = this.#read();
@@ -108,7 +111,12 @@ export class ReadMarks {
     this.#storage.setItem(this.#key, JSON.stringify([...this.#marks].slice(-MOST)));
   }
 
-  /** Whether there are newer events. A conversation is considered read when a list shows it for the first time. @param {string} id @param {number} seq */
+  /**
+   * Return whether a conversation has events after its mark. One that a list shows for the first time is considered
+   * read.
+   * @param {string} id
+   * @param {number} seq
+   */
   isUnread(id, seq) {
     const mark = this.#marks.get(id);
     if (mark === undefined) this.see(id, seq);

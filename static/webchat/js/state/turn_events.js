@@ -37,10 +37,10 @@ import {
 /** @typedef {import("../net/wire.js").EventType} EventType */
 /** @typedef {import("./types.js").Clock} Clock */
 
-/** The source of a turn that carries reports of sub-agents. */
+/** The source of a turn that starts with reports of sub-agents instead of a person's message. */
 const CARRIER = "sub_agent";
 
-/** Events of the conversation that may name a turn after its end. */
+/** The types of events that may belong to a turn after its end. */
 export const AFTER_END = new Set(EVENTS_AFTER_END);
 
 /**
@@ -151,10 +151,18 @@ export const TURN_CHANGES = {
   error: (turn, frame, clock, state) => withNotice(turn, frame, clock.now - ageOf(frame, clock, state)),
 };
 
-/** The person's message, or nothing if the turn only carries reports. @param {import("../net/wire.js").TurnQueuedEvent|import("../net/wire.js").TurnStartEvent} frame */
+/**
+ * Return the person's message in a frame. It is empty if the turn starts with reports of sub-agents.
+ * @param {import("../net/wire.js").TurnQueuedEvent|import("../net/wire.js").TurnStartEvent} frame
+ */
 const saidIn = (frame) => userMessage(frame.source === CARRIER ? "" : frame.user_message, frame.at, frame.attachments);
 
-/** The age of a frame, which is above zero only if it is replayed. @param {EventFrame} frame @param {Clock} clock @param {State} state */
+/**
+ * Return the age of a frame in milliseconds, which is significant only for replayed frames.
+ * @param {EventFrame} frame
+ * @param {Clock} clock
+ * @param {State} state
+ */
 function ageOf(frame, clock, state) {
   const at = Date.parse(frame.at);
   if (Number.isNaN(at) || state.skewMs === null) return 0;

@@ -1,4 +1,4 @@
-/** The page's state of one turn with its texts and calls. Every change creates a new object. */
+/** Creates and updates the page's state of turns, with their texts and calls. Every change creates a new object. */
 
 import { callFromWire } from "./calls.js";
 import { visible } from "./hidden_characters.js";
@@ -62,14 +62,14 @@ export const userMessage = (text, at, attachments = null) => ({
   at,
 });
 
-/** The files of a person's message in a turn. @param {Turn|undefined} turn @returns {ReadonlyArray<Attachment>} */
+/** Return the files of a person's message in a turn. @param {Turn|undefined} turn @returns {ReadonlyArray<Attachment>} */
 export function attachmentsOf(turn) {
   const message = turn?.items.find((item) => item.kind === "user");
   return message?.kind === "user" ? message.attachments : [];
 }
 
 /**
- * Add a message's text and its calls, in the order of its blocks. Messages with only results add nothing,
+ * Add a message's text and its calls, in the order of its blocks. Messages that contain only results add nothing,
  * because results arrive with their calls.
  * @param {Turn} turn
  * @param {Message} message
@@ -99,7 +99,7 @@ export function addMessage(turn, message, key, clock = { now: 0, wall: 0 }) {
   return next;
 }
 
-/** Clear the streaming text. */
+/** The fields of a turn without streaming text. */
 const NO_TEXT = { partial: "", partialLength: 0, blocks: [], thoughts: "", thoughtsLength: 0 };
 
 /** @param {import("../net/wire.js").Thoughts} wire @param {string} key @returns {import("./types.js").ThoughtsItem} */
@@ -110,7 +110,12 @@ const thoughtsItem = ({ text, duration_ms: durationMs }, key) => ({
   durationMs,
 });
 
-/** Replace the streamed text of a step by its message. @param {Turn} turn @param {number} [step] @returns {Turn} */
+/**
+ * Remove the streamed text of a step, because its message replaces it.
+ * @param {Turn} turn
+ * @param {number} [step]
+ * @returns {Turn}
+ */
 function withoutPartial(turn, step = 0) {
   const finishedStep = Math.max(turn.finishedStep, step);
   return { ...turn, ...NO_TEXT, finishedStep, needsResync: false };
@@ -135,12 +140,21 @@ function reportFrom(wire) {
   };
 }
 
-/** Add the answer to a cancel word. @param {Turn} turn @param {import("../net/wire.js").AnsweredCancelWord} wire @returns {Turn} */
+/**
+ * Add the acknowledgement of a cancel word.
+ * @param {Turn} turn
+ * @param {import("../net/wire.js").AnsweredCancelWord} wire
+ * @returns {Turn}
+ */
 export function addAcknowledgement(turn, { said, text, source }) {
   return { ...turn, acknowledgements: [...turn.acknowledgements, { said, text, source }] };
 }
 
-/** Whether the turn already has the user's text, because both `turn_start` and `message` may contain it. @param {Turn} turn @param {string} text */
+/**
+ * Return whether the turn already contains the user's text. Both `turn_start` and `message` may contain it.
+ * @param {Turn} turn
+ * @param {string} text
+ */
 const isShown = (turn, text) => turn.items.some((item) => item.kind === "user" && item.text.trim() === text.trim());
 
 /** @param {Message["content"][number]} block @returns {block is Attachment} */
@@ -161,7 +175,7 @@ function textItem(kind, key, text, message) {
   };
 }
 
-/** Add a call, or update it unless it has ended. @param {Turn} turn @param {Call} call @returns {Turn} */
+/** Add a call to a turn, or replace it unless it has ended. @param {Turn} turn @param {Call} call @returns {Turn} */
 export function addCall(turn, call) {
   const before = turn.calls[call.toolId];
   if (before && isCallOver(before.status)) return turn;
@@ -175,7 +189,7 @@ export function addCall(turn, call) {
   };
 }
 
-/** The fields that a call keeps when the whole call is replaced. @param {Call} call @param {Call|undefined} before */
+/** Return the fields that a call keeps when it is replaced. @param {Call} call @param {Call|undefined} before */
 const keptOf = (call, before) => ({
   stoppingAt: call.stoppingAt ?? before?.stoppingAt ?? null,
   approval: call.approval ?? before?.approval ?? null,
@@ -190,7 +204,7 @@ export function updateCall(turn, toolId, change) {
   return changed === call ? turn : { ...turn, calls: { ...turn.calls, [toolId]: changed } };
 }
 
-/** End all open calls of an ended turn. @param {Turn} turn @returns {Turn} */
+/** Close all open calls of an ended turn, and keep its streamed text. @param {Turn} turn @returns {Turn} */
 export const closeOpenCalls = (turn) =>
   changeOpenCalls(keepPartial(turn), (call) => ({ ...call, status: CLOSED, stoppingAt: null }));
 
@@ -204,7 +218,11 @@ function changeOpenCalls(turn, change) {
   return { ...turn, calls: Object.fromEntries(calls) };
 }
 
-/** Keep streamed text without a finished message, marked as cut off (H2). @param {Turn} turn @returns {Turn} */
+/**
+ * Turn streamed text without a complete message into an item that is marked as cut off (H2).
+ * @param {Turn} turn
+ * @returns {Turn}
+ */
 function keepPartial(turn) {
   if (!turn.partial.trim()) return turn.thoughts ? { ...turn, ...NO_TEXT } : turn;
   const html = turn.blocks.map((block) => block.html).join("");
@@ -214,8 +232,8 @@ function keepPartial(turn) {
 }
 
 /**
- * Insert a piece of streamed text. Offsets count code points. Drop a repeated piece, or a late one whose message is
- * complete. A piece beyond the end marks the turn for a resync.
+ * Insert a piece of streamed text. Offsets count code points. A repeated piece is dropped, and so is a late one whose
+ * message is complete. A piece beyond the end of the text marks the turn for a resync.
  * @param {Turn} before
  * @param {Pick<import("../net/wire.js").TextDeltaFrame, "text"|"offset"|"step">} delta
  * @returns {Turn}
@@ -234,8 +252,8 @@ export function addDelta(before, delta) {
 }
 
 /**
- * Insert a piece of the thoughts. Missed pieces cannot be requested before the message arrives, so later ones follow an
- * ellipsis.
+ * Insert a piece of the streamed thoughts. Lost pieces cannot be requested, so an ellipsis replaces them until the
+ * message arrives.
  * @param {Turn} before
  * @param {Pick<import("../net/wire.js").ThoughtDeltaFrame, "text"|"offset"|"step">} delta
  * @returns {Turn}
@@ -251,7 +269,12 @@ export function addThoughts(before, { text, offset, step }) {
   return newText ? { ...turn, thoughts: turn.thoughts + newText, thoughtsLength: end } : turn;
 }
 
-/** Set the whole text so far. Rendered blocks stay if the text still begins with them. @param {Turn} turn @param {ReadonlyArray<string>} points @returns {Turn} */
+/**
+ * Set the whole text so far. The rendered blocks are kept if the text still begins with them.
+ * @param {Turn} turn
+ * @param {ReadonlyArray<string>} points
+ * @returns {Turn}
+ */
 function startedAnew(turn, points) {
   const partial = points.join("");
   const isKept = partial.startsWith(turn.partial.slice(0, renderedLength(turn)));
@@ -264,11 +287,11 @@ function startedAnew(turn, points) {
   };
 }
 
-/** The rendered length of the streaming text, as a JS string length. @param {Turn} turn */
+/** Return the length of the rendered part of the streaming text, as the length of a JS string. @param {Turn} turn */
 export const renderedLength = ({ blocks }) => blocks.at(-1)?.length ?? 0;
 
 /**
- * Add finished blocks of the streaming text, each once and in order.
+ * Add finished blocks of the streaming text. Blocks that are repeated or out of order are ignored.
  * @param {Turn} turn
  * @param {import("../net/wire.js").TextHtmlFrame} frame
  * @returns {Turn}
@@ -281,21 +304,31 @@ export function addBlocks(turn, { offset, end, html }) {
   return { ...turn, blocks: [...turn.blocks, { end, length, html }] };
 }
 
-/** The reason and time of the next retry. @param {Turn} turn @param {Readonly<{code: string, message: string, reason?: string, wait_ms?: number|null}>} notice @param {number} saidAt monotonic ms @returns {Turn} */
+/**
+ * Return the turn with a notice, and with the reason and time of the next retry if the notice announces one.
+ * @param {Turn} turn
+ * @param {Readonly<{code: string, message: string, reason?: string, wait_ms?: number|null}>} notice
+ * @param {number} saidAt monotonic ms
+ * @returns {Turn}
+ */
 export function withNotice(turn, notice, saidAt) {
   const { code, message, reason, wait_ms: wait } = notice;
   const retry = wait == null ? null : { reason: reason ?? "", at: saidAt + wait };
   return { ...turn, errorCode: code, errorMessage: message, retry };
 }
 
-/** Remove the retry note when the answer or the end of the turn arrives. @param {Turn} turn @returns {Turn} */
+/**
+ * Remove the notice of a retry, because the answer or the end of the turn has arrived.
+ * @param {Turn} turn
+ * @returns {Turn}
+ */
 export function withoutRetry(turn) {
   return turn.errorCode === "retrying" ? { ...turn, errorCode: "", errorMessage: "", retry: null } : turn;
 }
 
 /** @param {ReadonlyArray<Turn>} turns @param {string|undefined} id @param {(turn: Turn) => Turn} change @returns {ReadonlyArray<Turn>} */
 export function mapTurn(turns, id, change) {
-  const place = turns.findLastIndex((turn) => turn.id === id); // a changed turn is usually one of the last
+  const place = turns.findLastIndex((turn) => turn.id === id); // searched from the end, because a changed turn is usually one of the last
   const turn = turns[place];
   const changed = turn && change(turn);
   if (!changed || changed === turn) return turns;
@@ -305,8 +338,8 @@ export function mapTurn(turns, id, change) {
 }
 
 /**
- * Mark the turns that an edited message replaced: the message's turn and all later ones. If that turn is not shown, all
- * shown turns are later.
+ * Mark the turns that an edited message replaces: the turn of the original message and all later ones. If that turn is
+ * not shown, all shown turns are later ones.
  * @param {ReadonlyArray<Turn>} turns @param {string} from @param {string} by @returns {ReadonlyArray<Turn>}
  */
 export function replaced(turns, from, by) {
@@ -316,9 +349,13 @@ export function replaced(turns, from, by) {
   );
 }
 
-/** How much of the model's context window is used after the last step of a turn, from 0 to 1; 0 = unknown. @param {Readonly<Record<string, number>>} [usage] */
+/**
+ * Return the share of the model's context window that is used after the last step of a turn, from 0 to 1. It is 0 if it
+ * is unknown.
+ * @param {Readonly<Record<string, number>>} [usage]
+ */
 export const fullnessOf = (usage = {}) =>
   usage.context_window ? Math.min((usage.context_tokens ?? 0) / usage.context_window, 1) : 0;
 
-/** The tokens of a turn, input and output. @param {Readonly<Record<string, number>>} [usage] */
+/** Return the number of input and output tokens of a turn. @param {Readonly<Record<string, number>>} [usage] */
 export const tokensOf = (usage = {}) => (usage.input_tokens ?? 0) + (usage.output_tokens ?? 0);

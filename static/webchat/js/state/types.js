@@ -2,7 +2,7 @@
 /** @typedef {Readonly<{action: "accept"|"decline"|"cancel", content: FormContent, questionId: string}>} FormAnswer */
 
 /**
- * The types that the modules of the chat page share: frames on the wire, and the state made from them.
+ * The types that the modules of the chat page share: the frames on the wire, and the page's state.
  *
  * @typedef {"new"|"connecting"|"resuming"|"online"|"slow"|"offline"|"reconnecting"|"restarting"|"busy"
  *   |"signed_out"|"other_user"|"not_found"|"outdated"} ConnectionStatus
@@ -10,7 +10,7 @@
  * @typedef {Readonly<{
  *   status: ConnectionStatus,
  *   frozenAt: number|null,
- * }>} ConnectionState `frozenAt` is the time (monotonic ms) since which running times are unknown.
+ * }>} ConnectionState `frozenAt` is the time (monotonic ms) since which the connection is down and running times are unknown.
  *
  * @typedef {Readonly<{
  *   reason: string,
@@ -34,11 +34,11 @@
  *
  * @typedef {import("../net/wire.js").FormField} FormField
  * @typedef {Readonly<{questionId: string, server: string, message: string, fields: ReadonlyArray<FormField>,
- *   expiresAt: number|null}>} CallForm What a running call asks the person. `expiresAt` is in monotonic ms.
+ *   expiresAt: number|null}>} CallForm The form with which a running call asks the person for details. `expiresAt` is in monotonic ms.
  * @typedef {Readonly<{turnId: string, toolId: string, tool: string, agent: string, form: CallForm}>} AskedForm An open form.
- *   `agent` is the sub-agent whose call asks, empty = a call of this conversation.
+ *   `agent` is the sub-agent whose call shows the form, or empty for a call of this conversation.
  *
- * @typedef {Readonly<{name: string, value: string, isText: boolean}>} Argument One argument of a call as it is shown.
+ * @typedef {Readonly<{name: string, value: string, isText: boolean}>} Argument An argument of a call as the page shows it.
  *
  * @typedef {Readonly<{
  *   toolId: string,
@@ -77,9 +77,9 @@
  *   limitChanges: ReadonlyArray<LimitChange>,
  *   subAgent: SubAgent|null,
  *   work?: Work|null,
- * }>} Call One tool call. `elapsedMs` was measured at `elapsedAt` (monotonic ms). `title` is the tool's name for people. `tail` is
- *   the last lines of its output so far. `result` is the beginning of a result of `resultLength` characters.
- *   `images` are the images in its result.
+ * }>} Call A tool call. `elapsedMs` was measured at `elapsedAt` (monotonic ms). `title` is the tool's name for people. `tail` has
+ *   the last lines of its output so far. `result` is the beginning of a result with `resultLength` characters.
+ *   `images` are the images in the result.
  *
  * @typedef {Readonly<{turnId: string, conversationId: string, agent: string, status: string, parentTurnId: string,
  *   parentToolId: string, elapsedMs: number, elapsedAt: number, tools: ReadonlyArray<string>, stoppingAt: number|null}>} Work The
@@ -87,26 +87,27 @@
  * @typedef {Readonly<{turnId: string, call: Call}>} Question A sub-agent's question. Its turn is in another conversation.
  * @typedef {Readonly<{conversationId: string, standing: string, askedIn: ReadonlyArray<string>, toolsRunning: number,
  *   isQueued: boolean}>} OtherConversation Another conversation that is not idle. `askedIn` has the conversation of
- *   each of its open questions, `toolsRunning` the number of its running calls. `isQueued`: none of its turns has begun.
- * @typedef {Readonly<{id: string, title: string, standing: string}>} ListedConversation A conversation in a list;
- *   empty = unknown title, idle.
- * @typedef {Readonly<{said: string, text: string, source: string}>} Acknowledgement A cancel word and the answer to it. They came
- *   after the end of the turn and are not messages.
- * @typedef {Readonly<{timeoutMs: number|null, isIdle: boolean, by: string}>} LimitChange A changed limit; `isIdle`: the idle
- *   limit.
+ *   each of its open questions, and `toolsRunning` is the number of its running calls. `isQueued` is true if all its
+ *   unfinished turns are still queued.
+ * @typedef {Readonly<{id: string, title: string, standing: string}>} ListedConversation A conversation in a list.
+ *   `title` is empty if it is unknown, and `standing` is empty if the conversation is idle.
+ * @typedef {Readonly<{said: string, text: string, source: string}>} Acknowledgement A cancel word and its acknowledgement. They
+ *   follow the end of the turn and are not messages.
+ * @typedef {Readonly<{timeoutMs: number|null, isIdle: boolean, by: string}>} LimitChange A change of a limit. `isIdle` is
+ *   true if it is the idle limit.
  * @typedef {Readonly<{agent: string, conversationId: string}>} SubAgent The agent that a call started, and its conversation.
  *
  * @typedef {import("../net/wire.js").AttachmentContent} Attachment
  * @typedef {Readonly<{kind: "user"|"agent", key: string, text: string, attachments: ReadonlyArray<Attachment>, html: string, at: string,
- *   interrupted: boolean, unstored: string|null, streaming: boolean}>} TextItem `unstored`: for a text that was lost before its
- *   message was stored, the part after its `html`.
+ *   interrupted: boolean, unstored: string|null, streaming: boolean}>} TextItem `unstored` is the part after
+ *   `html` of a text whose message was never stored.
  * @typedef {Readonly<{kind: "call", key: string, toolId: string}>} CallItem
  * @typedef {Readonly<{kind: "report", key: string, text: string, html: string, status: string, subAgent: SubAgent}>} ReportItem
  * @typedef {Readonly<{kind: "thoughts", key: string, text: string, durationMs: number}>} ThoughtsItem
  * @typedef {TextItem|CallItem|ReportItem|ThoughtsItem} Item
  *
- * @typedef {Readonly<{end: number, length: number, html: string}>} Block Finished blocks of a streaming answer. They end at the code
- *   point `end`, which is `length` in a JS string.
+ * @typedef {Readonly<{end: number, length: number, html: string}>} Block Finished blocks of a streaming answer. They end at the
+ *   code point `end`, which has the index `length` in a JS string.
  * @typedef {Readonly<{
  *   id: string,
  *   status: string,
@@ -140,20 +141,21 @@
  *   version: number,
  *   replacedBy: string,
  *   acknowledgements: ReadonlyArray<Acknowledgement>,
- * }>} Turn `partialLength` counts code points, as the server's `offset` does; a JS string's length does not.
- *   `blocks`: the rendered beginning of `partial`. `thoughts`: the streaming thoughts. `promptChange`: why the model had to
- *   read the conversation again. `summary`: what it reads since then instead of the oldest messages. `fullness`: how much of
- *   its context window is used after the turn, from 0 to 1; 0 = unknown.
- *   `finishedStep`: the last step whose message is complete. `retry`: why
- *   and when (monotonic ms) the model request is repeated. `version` counts the versions of its message. `replacedBy` is the
- *   turn that replaced it in the history, empty = none.
+ * }>} Turn `partialLength` counts code points, like the server's `offset` and unlike the length of a JS string.
+ *   `blocks` are the rendered beginning of `partial`, and `thoughts` are the streaming thoughts. `promptChange` is the
+ *   reason why the model had to read the conversation again, and `summary` is what it now reads instead of the oldest
+ *   messages. `fullness` is the share of the context window that is used after the turn, from 0 to 1, or 0 if it is
+ *   unknown. `finishedStep` is the last step whose message is complete. `retry` has the reason and the time (monotonic
+ *   ms) of the next request to the model after a failure. `version` counts the versions of the turn's message.
+ *   `replacedBy` is the id of the turn that replaced this one in the history, or empty.
  *
  * @typedef {Readonly<{clientId: string, text: string, source: "typed"|"voice", turnId: string|null, replaces?: string,
- *   attachments?: ReadonlyArray<Attachment>}>} PendingMessage Typed here, not yet seen in
- *   the server's log; `turnId` after the server accepted it; `replaces`: the turn whose message it edits.
+ *   attachments?: ReadonlyArray<Attachment>}>} PendingMessage A message of this page that is
+ *   not in the server's log yet. `turnId` is set once the server has accepted it. `replaces` is the id of the turn whose
+ *   message it replaces.
  * @typedef {Readonly<{kind: "cancel_turn"|"cancel_tool"|"set_deadline"|"decide_tool"|"answer_tool"|"continue_turn"|"resume_conversation", opId: string, turnId: string,
  *   toolId: string, extendMs: number, mode?: "now"|"after_step"|"queued", decision?: "approve"|"deny", remember?: boolean, reason?: string,
- *   answer?: FormAnswer}>} Operation Requested here, not yet answered with `op_result`.
+ *   answer?: FormAnswer}>} Operation A request of this page that has no `op_result` yet.
  * @typedef {Readonly<{id: number, level: "info"|"error", key: string, params: Readonly<Record<string, string>>}>} Notice
  *
  * @typedef {Readonly<{
@@ -180,10 +182,10 @@
  *   skewMs: number|null,
  * }>} State `skewMs` is the smallest observed difference between this clock and the server's, including transport.
  *
- * @typedef {Readonly<{now: number, wall: number}>} Clock `performance.now()` and `Date.now()` at the same time.
+ * @typedef {Readonly<{now: number, wall: number}>} Clock The values of `performance.now()` and `Date.now()` at the same moment.
  *
  * @typedef {import("../net/wire.js").ServerFrame} Frame
- * @typedef {import("../net/wire.js").SnapshotFrame} EarlierMessages The same shape, for the messages before those shown.
+ * @typedef {import("../net/wire.js").SnapshotFrame} EarlierMessages A frame with the messages before those that are shown.
  * @typedef {{type: "local_message", clientId: string, text: string, source: "typed"|"voice", replaces?: string,
  *     attachments?: ReadonlyArray<Attachment>}
  *   | {type: "local_operation", operation: Operation}

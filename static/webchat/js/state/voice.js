@@ -1,8 +1,11 @@
-/** Browser-independent speech input: detects the page's own voice, and restarts a microphone that stopped by itself. */
+/**
+ * The parts of speech input that do not need a browser: they detect the page's own voice and decide when to restart
+ * recognition.
+ */
 
 /** A recogniser may report the end of an answer shortly after it was spoken. */
 export const ECHO_MS = 300;
-/** The maximum duration of speech without an end event: a base, plus a time per character. */
+/** If the browser reports no end of the speech, it is assumed after this time, plus a time for each character. */
 const START_MS = 10_000;
 const CHARACTER_MS = 300;
 const FAST_END_MS = 1_000;
@@ -25,14 +28,21 @@ export class EchoFilter {
     this.#until = now + ECHO_MS;
   }
 
-  /** Whether the page itself is saying all of these words. Spoken answers contain no cancel word, so no cancel is ignored. @param {string} text @param {number} now */
+  /**
+   * Return whether the page itself is saying all of these words. It never says a cancel word, so no cancel is ignored.
+   * @param {string} text
+   * @param {number} now
+   */
   isEcho(text, now) {
     const words = wordsOf(text);
     return now < this.#until && words.every((word) => this.#words.has(word));
   }
 }
 
-/** Restarts recognisers, which stop after some seconds of silence, with growing pauses, unless they fail immediately. */
+/**
+ * Decides when to restart a recogniser, which stops after some seconds of silence. One that keeps failing is not
+ * restarted.
+ */
 export class RestartPolicy {
   #startedAt = 0;
   #fastEnds = 0;
@@ -42,7 +52,7 @@ export class RestartPolicy {
     this.#startedAt = now;
   }
 
-  /** @param {number} now @returns {number|null} milliseconds until the next start; null = give up */
+  /** @param {number} now @returns {number|null} milliseconds until the next start, or null to give up */
   ended(now) {
     this.#fastEnds = now - this.#startedAt < FAST_END_MS ? this.#fastEnds + 1 : 0;
     if (this.#fastEnds >= MAX_FAST_ENDS) return null;

@@ -1,4 +1,4 @@
-/** What the page tells a screen reader: only starts and ends, never times or pieces of text. */
+/** Announces events to screen readers: mostly starts and ends, but no running times and no pieces of text. */
 
 import { isAsked } from "../state/calls.js";
 import { newForms, questionsElsewhere } from "../state/overview.js";
@@ -15,7 +15,7 @@ import { askedLabel, endingLabel, formLabel, outcomeLabel, toolLabel } from "./l
 const GAP_MS = 400;
 const MAX_WAITING = 3;
 
-/** Announces one message at a time. A message that waited too long is dropped in favour of newer ones. */
+/** Announces one message at a time. If too many messages are waiting, the oldest ones are dropped. */
 export class Announcer {
   #status;
   #alert;
@@ -83,12 +83,25 @@ export function announcementsOf(before, after, i18n) {
   return spoken;
 }
 
-/** The announcements that are no longer true, because the reason of their notice is gone. @param {State} before @param {State} after @param {I18n} i18n @returns {Array<string>} */
+/**
+ * Return the text of a notice that is no longer shown, so that its announcement can be removed.
+ * @param {State} before
+ * @param {State} after
+ * @param {I18n} i18n
+ * @returns {Array<string>}
+ */
 export function withdrawnTexts({ notice }, after, i18n) {
   return notice && notice.id !== after.notice?.id ? [i18n.text(notice.key, notice.params)] : [];
 }
 
-/** Questions of sub-agents on this page are urgent too. Those of other conversations can wait. @param {State} before @param {State} after @param {I18n} i18n @returns {Array<Announcement>} */
+/**
+ * Return announcements of questions outside this conversation. Questions of sub-agents that this page shows are urgent,
+ * and those of other conversations are not.
+ * @param {State} before
+ * @param {State} after
+ * @param {I18n} i18n
+ * @returns {Array<Announcement>}
+ */
 function elsewhereAnnouncements(before, after, i18n) {
   if (before.questions === after.questions && before.otherConversations === after.otherConversations) return [];
   const keysBefore = new Set(before.questions.map(({ turnId, call }) => `${turnId} ${call.toolId}`));
@@ -117,7 +130,12 @@ function turnAnnouncements(before, after, i18n, viewer) {
   return [...spoken, { text, urgent: after.status === "failed" }];
 }
 
-/** The sentences to speak: new answers to spoken words. @param {State} before @param {State} after @returns {Array<string>} */
+/**
+ * Return the new acknowledgements of spoken cancel words, which the page speaks.
+ * @param {State} before
+ * @param {State} after
+ * @returns {Array<string>}
+ */
 export function spokenAnswers(before, after) {
   if (before.phase !== "ready") return [];
   return changedTurns(before, after).flatMap(([earlier, turn]) =>
@@ -125,10 +143,10 @@ export function spokenAnswers(before, after) {
   );
 }
 
-/** The changed turns, each with its previous state. @param {State} before @param {State} after @returns {Array<[Turn|undefined, Turn]>} */
+/** Return the changed turns, each with its previous state. @param {State} before @param {State} after @returns {Array<[Turn|undefined, Turn]>} */
 function changedTurns(before, after) {
   if (before.turns === after.turns) return [];
-  // Usually one of the last turns was changed or added, and the others keep their position.
+  // Usually only one of the last turns was changed or added, and all others have kept their position.
   const moved = after.turns.filter((turn, place) => before.turns[place] !== turn);
   const ids = new Set(moved.map(({ id }) => id));
   const turnsBefore = new Map(before.turns.flatMap((turn) => (ids.has(turn.id) ? [[turn.id, turn]] : [])));
@@ -138,14 +156,26 @@ function changedTurns(before, after) {
   });
 }
 
-/** Answers to spoken words are spoken. Answers to typed ones repeat the end of the turn, so they are not announced. @param {Turn|undefined} before @param {Turn} after @returns {Array<Announcement>} */
+/**
+ * Return announcements of new acknowledgements of spoken cancel words. Those of typed ones are not announced, because
+ * they repeat the end of the turn.
+ * @param {Turn|undefined} before
+ * @param {Turn} after
+ * @returns {Array<Announcement>}
+ */
 function answerAnnouncements(before, after) {
   if (!before) return [];
   const answers = after.acknowledgements.slice(before.acknowledgements.length);
   return answers.filter(({ source }) => source === "voice").map(({ text }) => ({ text, urgent: false }));
 }
 
-/** A question is urgent, because nothing continues without an answer. @param {Turn|undefined} before @param {Turn} after @param {I18n} i18n @returns {Array<Announcement>} */
+/**
+ * Return announcements of new questions. They are urgent, because nothing continues without an answer.
+ * @param {Turn|undefined} before
+ * @param {Turn} after
+ * @param {I18n} i18n
+ * @returns {Array<Announcement>}
+ */
 function questionAnnouncements(before, after, i18n) {
   return Object.values(after.calls)
     .filter((call) => {
@@ -155,7 +185,14 @@ function questionAnnouncements(before, after, i18n) {
     .map((call) => ({ text: askedLabel(i18n, call), urgent: true }));
 }
 
-/** Announce only the stop of a stopping turn, not its calls. @param {Turn|undefined} before @param {Turn} after @param {I18n} i18n @param {string} viewer @returns {Array<Announcement>} */
+/**
+ * Return announcements of calls that have ended. A turn that is stopping announces only its own end.
+ * @param {Turn|undefined} before
+ * @param {Turn} after
+ * @param {I18n} i18n
+ * @param {string} viewer
+ * @returns {Array<Announcement>}
+ */
 function callAnnouncements(before, after, i18n, viewer) {
   if (isTurnOver(after.status) || after.stoppingAt !== null) return [];
   const endedCalls = Object.values(after.calls).filter((call) => {
@@ -177,7 +214,7 @@ function wordCount(turn) {
   return texts.join(" ").split(/\s+/).filter(Boolean).length;
 }
 
-/** Announces once per call that it has become slow, and once that it has become very slow. */
+/** Announces once that a call has become slow, and once that it has become very slow. */
 export class TierWatch {
   /** @type {Map<string, string>} */
   #tiers = new Map();
@@ -208,7 +245,7 @@ const runningCalls = (turn) =>
 const LOST_AFTER_MS = 5_000;
 const LIVE = new Set(["new", "online", "slow", "resuming", "connecting"]);
 
-/** Says that the connection is lost, once it has been for a moment, and that it is back. */
+/** Announces that the connection is lost if the loss lasts for some seconds, and later that it is back. */
 export class LossWatch {
   #announcer;
   #isSaid = false;

@@ -1,4 +1,4 @@
-/** Files: those of a message, and the tray with those for the next one. */
+/** Shows the files of messages, and the tray with the files for the next message. */
 
 import { discardFile, uploadFile } from "../net/api.js";
 import { tabStorage } from "../state/storage.js";
@@ -10,14 +10,20 @@ import { byId, element, icon, setText } from "./dom.js";
 const KB = 1_000;
 const MB = 1_000_000;
 
-/** The files of a message: images are shown, other files are chips with a download. @param {ReadonlyArray<Attachment>} attachments @param {I18n} i18n @param {string} pattern the URL of a file, with FILE for its id @param {string} [label] */
+/**
+ * Return a list with the files of a message. Images are shown, and other files are chips that download them.
+ * @param {ReadonlyArray<Attachment>} attachments
+ * @param {I18n} i18n
+ * @param {string} pattern the URL of a file, with FILE for its id
+ * @param {string} [label]
+ */
 export function attachmentList(attachments, i18n, pattern, label = i18n.text("attached_files")) {
   const list = element("ul", { class: "attachments", "aria-label": label });
   for (const each of attachments) list.append(element("li", {}, fileNode(each, i18n, pattern)));
   return list;
 }
 
-/** The URL of a file. @param {string} pattern @param {Attachment} attachment */
+/** Return the URL of a file. @param {string} pattern @param {Attachment} attachment */
 export const urlOf = (pattern, { attachment_id: id }) => pattern.replace("FILE", encodeURIComponent(id));
 
 /** @param {Attachment} attachment @param {I18n} i18n @param {string} pattern */
@@ -34,7 +40,7 @@ function fileNode(attachment, i18n, pattern) {
   return element("a", { class: "attachment-chip", href, download: name }, icon("file"), words, facts);
 }
 
-/** The type and size of a file. @param {Attachment} attachment @param {I18n} i18n */
+/** Return the type and size of a file. @param {Attachment} attachment @param {I18n} i18n */
 function factsOf({ media_type: type, size }, i18n) {
   const kind = (type.split("/").at(-1) ?? "").toUpperCase().replace("PLAIN", i18n.text("file_text"));
   const much = size < MB ? `${Math.max(1, Math.round(size / KB))} kB` : `${i18n.number(size / MB)} MB`;
@@ -52,7 +58,9 @@ function factsOf({ media_type: type, size }, i18n) {
  */
 /** @typedef {{chip: HTMLElement, attachment: Attachment|null, isBusy: boolean, aborter: AbortController}} Held */
 
-/** The files for the next message: chosen, dropped or pasted, uploaded immediately, and removable. */
+/**
+ * The tray with the files for the next message. Files can be chosen, dropped or pasted, and are uploaded immediately.
+ */
 export class AttachmentTray {
   #root;
   #parts;
@@ -110,12 +118,12 @@ export class AttachmentTray {
     return this.ready.length === 0;
   }
 
-  /** Whether it holds or is uploading a file. */
+  /** Whether the tray contains a file or a file is being uploaded. */
   get isInUse() {
     return !this.isEmpty || this.isBusy;
   }
 
-  /** Return the files of an unsent message. @param {ReadonlyArray<Attachment>} attachments */
+  /** Put the files of an unsent message back into the tray. @param {ReadonlyArray<Attachment>} attachments */
   restore(attachments) {
     const ids = new Set(this.ready.map(({ attachment_id: id }) => id));
     for (const attachment of attachments) {
@@ -126,7 +134,7 @@ export class AttachmentTray {
     this.#changed();
   }
 
-  /** Clear the files, because a message has them now. */
+  /** Empty the tray, because a message with its files was sent. */
   clear() {
     for (const { chip } of this.#files) chip.remove();
     this.#files.clear();
@@ -154,7 +162,7 @@ export class AttachmentTray {
     );
   }
 
-  /** Attach a pasted image. Pasted text stays text. @param {ClipboardEvent} event */
+  /** Attach pasted files. If the clipboard also contains text, paste only the text. @param {ClipboardEvent} event */
   #pasted(event) {
     const files = [...(event.clipboardData?.files ?? [])];
     if (files.length === 0 || event.clipboardData?.types.includes("text/plain")) return;

@@ -1,4 +1,7 @@
-/** Draws attention in another tab to pending decisions and ended turns: page title, back link, notifications. */
+/**
+ * Draws the attention of a person in another tab to pending decisions and ended turns: by title, back link and
+ * notification.
+ */
 
 import { askedCall, askedCount, newForms, openQuestions, questionsElsewhere } from "../state/overview.js";
 import { isTurnOver } from "../state/status.js";
@@ -11,7 +14,7 @@ import { askedLabel, formLabel } from "./labels.js";
 /** @typedef {import("../state/types.js").Turn} Turn */
 /** @typedef {import("./i18n.js").I18n} I18n */
 
-/** Shows in the title and at the back link what waits for the person. */
+/** Shows in the title and at the back link that something waits for the person. */
 export class Attention {
   #back = byId(document, "back", HTMLAnchorElement);
   #title = document.title;
@@ -42,7 +45,12 @@ export class Attention {
     return turn;
   }
 
-  /** The texts of new questions; empty = none. @param {State} before @param {State} after @param {import("./i18n.js").I18n} i18n */
+  /**
+   * Return the text of a new question, or "" if there is none.
+   * @param {State} before
+   * @param {State} after
+   * @param {import("./i18n.js").I18n} i18n
+   */
   asked(before, after, i18n) {
     const keysBefore = new Set(openQuestions(before));
     const key = before.phase === "ready" ? openQuestions(after).find((each) => !keysBefore.has(each)) : undefined;
@@ -71,10 +79,10 @@ export class Attention {
 const KEY = "webchat-notifications";
 const LONG_MS = 10_000;
 
-/** Whether the turn was so long that the person may have left the page. @param {Turn} turn */
+/** Return whether a turn took so long that the person may have left the page. @param {Turn} turn */
 const wasLong = ({ durationMs }) => (durationMs ?? 0) >= LONG_MS;
 
-/** Notifies a person in another tab, if the person has allowed it with the button. */
+/** Notifies a person in another tab, if that person has turned notifications on with the button. */
 export class TurnNotification {
   #button = byId(document, "notifications", HTMLButtonElement);
   #i18n;
@@ -96,7 +104,7 @@ export class TurnNotification {
       const notification = new Notification(title, { body: text, tag: location.pathname });
       notification.addEventListener("click", () => window.focus());
     } catch {
-      // phone browsers have the constructor but show no notifications
+      // mobile browsers have this constructor, but calling it throws
     }
   }
 
@@ -104,7 +112,7 @@ export class TurnNotification {
     return !this.#button.hidden && Notification.permission === "granted" && browserStorage.getItem(KEY) === "on";
   }
 
-  /** Permission is requested only here. */
+  /** Turn notifications on or off. The browser's permission is requested only here. */
   async #toggle() {
     const isWanted = !this.#isOn();
     if (isWanted && (await Notification.requestPermission()) !== "granted")

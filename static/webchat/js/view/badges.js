@@ -1,4 +1,4 @@
-/** The badges of conversations in a list: a shape and a text for each status, and for unread ones. */
+/** Shows the badges of conversations in a list: a shape and a text for each status, and for unread conversations. */
 
 import { askedCount } from "../state/overview.js";
 import { activeTurn } from "../state/reducer.js";
@@ -7,13 +7,16 @@ import { setText } from "./dom.js";
 /** @typedef {import("../state/types.js").State} State */
 /** @typedef {import("../state/storage.js").ReadMarks} ReadMarks */
 /** @typedef {import("./i18n.js").I18n} I18n */
-/** @typedef {Readonly<{standing: string, asked: number, toolsRunning: number, isQueued: boolean}>} Badge `standing` empty = idle. */
+/**
+ * @typedef {Readonly<{standing: string, asked: number, toolsRunning: number, isQueued: boolean}>} Badge `standing` is
+ * empty if the conversation is idle.
+ */
 
 /** @type {Badge} */
 const IDLE = { standing: "", asked: 0, toolsRunning: 0, isQueued: false };
 const AT_WORK = new Set(["running", "cancelling"]);
 
-/** The text of a badge. @param {Badge} badge @param {I18n} i18n */
+/** Return the text of a badge. @param {Badge} badge @param {I18n} i18n */
 export function badgeText({ standing, asked, toolsRunning, isQueued }, i18n) {
   if (standing === "asking") return i18n.count("mark_asking", asked);
   if (standing !== "working") return standing && i18n.text(`mark_${standing}`);
@@ -29,7 +32,12 @@ function showBadge(mark, badge, i18n) {
   if (words) setText(words, badgeText(badge, i18n));
 }
 
-/** Show the badges of a list. A conversation without a status is idle, but may be unread. @param {ReadonlyMap<string, Badge>} badges @param {ReadMarks} readMarks @param {I18n} i18n */
+/**
+ * Show the badges of a list. A conversation that has no badge is idle, but may be unread.
+ * @param {ReadonlyMap<string, Badge>} badges
+ * @param {ReadMarks} readMarks
+ * @param {I18n} i18n
+ */
 export function showBadges(badges, readMarks, i18n) {
   for (const entry of document.querySelectorAll("li.list-entry")) {
     const { key = "", seq } = /** @type {HTMLElement} */ (entry).dataset;
@@ -41,7 +49,7 @@ export function showBadges(badges, readMarks, i18n) {
   }
 }
 
-/** The status of the conversation on this page. @param {State} state @returns {Badge} */
+/** Return the status of the conversation on this page. @param {State} state @returns {Badge} */
 export function standingHere(state) {
   const asked = askedCount(state);
   const turn = activeTurn(state);
@@ -55,7 +63,12 @@ export function standingHere(state) {
   return { ...IDLE, standing: state.turns.at(-1)?.status === "interrupted" ? "interrupted" : "" };
 }
 
-/** The badges on a chat page. @param {State} state @param {string} conversationId the conversation of the page @returns {Map<string, Badge>} */
+/**
+ * Return the badges for the list on a chat page.
+ * @param {State} state
+ * @param {string} conversationId the conversation of the page
+ * @returns {Map<string, Badge>}
+ */
 export function badgesOf(state, conversationId) {
   const others = state.otherConversations.map(
     ({ conversationId: id, askedIn, ...badge }) => /** @type {const} */ ([id, { ...badge, asked: askedIn.length }]),

@@ -9,11 +9,14 @@ import { limitChangeLabel, limitFact, toolLabel } from "./labels.js";
 
 /** @typedef {import("../state/types.js").Call} Call */
 /** @typedef {import("./dom.js").View} View */
-/** @typedef {(tell: (whole: string|null) => void) => void} AskForResult Fetches the whole result, and passes it to `tell`; null = it cannot be fetched. */
+/**
+ * @typedef {(tell: (whole: string|null) => void) => void} AskForResult Fetches the whole result, and passes it to
+ * `tell`, or null if it cannot be fetched.
+ */
 
 const COPIED_MS = 1_500;
 
-/** The details of one card. */
+/** The details of a call, shown when its card is open. */
 export class CallDetails {
   element = element("div", { class: "call-body", hidden: "" });
   #askForResult;
@@ -131,7 +134,11 @@ export class CallDetails {
     this.#arguments.replaceChildren(...argumentNodes(call.arguments, i18n));
   }
 
-  /** Move the focus from the button to the result, unless the person has moved it elsewhere. @param {import("./i18n.js").I18n} i18n @param {() => void} [then] */
+  /**
+   * Fetch and show the whole result. If the button has the focus, move the focus to the result.
+   * @param {import("./i18n.js").I18n} i18n
+   * @param {() => void} [then]
+   */
   #fetch(i18n, then = () => {}) {
     this.#showAll.ariaDisabled = "true";
     this.#askForResult((whole) => {
@@ -163,7 +170,12 @@ export class CallDetails {
   }
 }
 
-/** The readable arguments of a call. @param {Call["arguments"]} all @param {import("./i18n.js").I18n} i18n @returns {Array<HTMLElement>} */
+/**
+ * Return elements with the readable arguments of a call.
+ * @param {Call["arguments"]} all
+ * @param {import("./i18n.js").I18n} i18n
+ * @returns {Array<HTMLElement>}
+ */
 export function argumentNodes(all, i18n) {
   const parts = all.map(({ name, value }) => {
     const label = name || i18n.text("arguments");

@@ -1,4 +1,8 @@
-/** Start here: one chat. Reads its settings and texts from the template, and connects its parts. A page may have several. */
+/**
+ * A chat, of which a page may have several. Start reading here.
+ *
+ * It reads its settings and texts from the template, and connects its parts.
+ */
 
 import { Conversation } from "../state/conversation.js";
 import { askedCount } from "../state/overview.js";
@@ -129,7 +133,12 @@ export class Chat {
     });
   }
 
-  /** Handle "yes" or "no" while a question is open, because it may be the answer. @param {"approve"|"deny"} decision @param {import("./stop_question.js").DoubtfulMessage} message @returns {boolean} whether it is asked */
+  /**
+   * Ask whether a message like "yes" or "no" is the answer to the open question.
+   * @param {"approve"|"deny"} decision
+   * @param {import("./stop_question.js").DoubtfulMessage} message
+   * @returns {boolean} whether a question is open, so that the person was asked
+   */
   #askToDecide(decision, message) {
     const { asked } = this.#question;
     if (!asked) return false;
@@ -187,14 +196,14 @@ export class Chat {
     return this.#announcer;
   }
 
-  /** @param {{isNew?: boolean}} [how] `isNew`: a new conversation with the agent, not the latest */
+  /** @param {{isNew?: boolean}} [how] `isNew` starts a new conversation instead of opening the latest one */
   start({ isNew = false } = {}) {
     this.#listen();
     this.#clock = window.setInterval(() => drawWithFocus(this.#root, () => this.#tick()), REPAINT_MS);
     this.#conversation.restore();
     this.#opener.open({ isNew });
     this.#composer.sendEarly();
-    const isAwaited = isNew || this.#root === document; // an embedded chat does not take the focus of its host page
+    const isAwaited = isNew || this.#root === document; // an embedded chat must not take the focus from its host page
     if (isAwaited && matchMedia("(hover: hover)").matches) this.#composer.focus();
     this.schedule();
   }
@@ -211,7 +220,7 @@ export class Chat {
     });
   }
 
-  /** Stop the chat. Its elements cannot be used any more. */
+  /** Stop the chat, whose elements cannot be used any more. */
   close() {
     this.#closing.abort();
     clearInterval(this.#clock);
@@ -268,7 +277,10 @@ export class Chat {
     ];
   }
 
-  /** Scrolling also shows and hides the button, so `Tab` continues from its place. */
+  /**
+   * Show the button to the newest line if there are lines below the screen. Scrolling also updates it, so that `Tab`
+   * reaches it.
+   */
   #showMore() {
     this.#latest.hidden = !this.#transcript.hasMore;
   }
@@ -278,12 +290,12 @@ export class Chat {
     writingPlace(this.#root).focus();
   }
 
-  /** Start a new conversation, unless messages of this one are still being sent. */
+  /** Start a new conversation, unless messages of the current one are still being sent. */
   #beginAnew() {
     if (!this.#conversation.hasUnsent) this.#surroundings.onBegin?.();
   }
 
-  /** Keep the button in place. When there are no earlier messages, move the focus to the conversation. */
+  /** Load and show earlier messages. If none are left, their button disappears, so move the focus to the transcript. */
   async #showEarlier() {
     const count = await this.#conversation.showEarlier(this.#settings.messagesUrl);
     if (count === 0) return;
@@ -302,7 +314,7 @@ export class Chat {
     this.schedule();
   }
 
-  /** Schedule a redraw before the next frame. */
+  /** Schedule a redraw for the next animation frame. */
   schedule() {
     if (this.#isScheduled) return;
     this.#isScheduled = true;

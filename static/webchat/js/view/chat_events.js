@@ -1,4 +1,4 @@
-/** What a chat listens to: the keyboard, the browser, and the events of the transcript. */
+/** Connects a chat to the keyboard, to the browser's events, and to the events of the transcript. */
 
 import { fetchResult } from "../net/api.js";
 import { attachmentsOf } from "../state/turns.js";
@@ -15,10 +15,15 @@ import { ToolCallElement } from "./tool_call.js";
  *   focusComposer: () => void,
  *   showHelp: () => void,
  *   signal: AbortSignal,
- * }>} Keys `closeOpen` closes open menus and dialogs and returns whether there were any. Esc does that first, wherever the focus is.
+ * }>} Keys `closeOpen` closes what is open, such as a question, and returns whether there was anything. Esc does this
+ *   first, regardless of the focus.
  */
 
-/** Listen on the whole page if it is the chat page, otherwise only in the chat. @param {Root} root @param {Keys} keys */
+/**
+ * Listen to keys on the whole chat page, but only inside a chat that is embedded in another page.
+ * @param {Root} root
+ * @param {Keys} keys
+ */
 export function listenToKeys(root, keys) {
   const listen = (/** @type {Event} */ event) => pressed(root, /** @type {KeyboardEvent} */ (event), keys);
   root.addEventListener("keydown", listen, { signal: keys.signal });
@@ -72,10 +77,14 @@ function move(root, keys, step) {
  * }>} Page
  */
 
-/** A navigation that does not begin within this time was stopped, or is a download. */
+/** A navigation that does not begin within this time was stopped or is a download. */
 const LEADS_FOR_MS = 1_000;
 
-/** Check the connection immediately when the browser comes back. @param {Page} page */
+/**
+ * Check the connection when the browser is online again or the page becomes visible, and warn before unsent messages
+ * are lost.
+ * @param {Page} page
+ */
 export function listenToBrowser({ connection, onInSight, hasUnsent, signal }) {
   const revive = () => connection.revive();
   window.addEventListener("online", revive, { signal });
@@ -91,12 +100,17 @@ export function listenToBrowser({ connection, onInSight, hasUnsent, signal }) {
   warnOfUnsent(hasUnsent, signal);
 }
 
-/** Warn before a closed tab loses unsent messages. Links and forms of the page keep them, so they need no warning. @param {() => boolean} hasUnsent @param {AbortSignal} signal */
+/**
+ * Warn before unsent messages are lost with a closed tab. Links and forms stay in the tab, which keeps them, so they
+ * need no warning.
+ * @param {() => boolean} hasUnsent
+ * @param {AbortSignal} signal
+ */
 function warnOfUnsent(hasUnsent, signal) {
   let isLeading = false;
   let timer = 0;
   const lead = (/** @type {Event} */ event) => {
-    const [target] = event.composedPath(); // in a host page, the event's target is the whole chat
+    const [target] = event.composedPath(); // outside the shadow tree of an embedded chat, the event's target is the whole chat
     const way = event.type === "submit" ? "form:not([method=dialog])" : "a[href]:not([target], [download])";
     const isAway = event instanceof MouseEvent && (event.ctrlKey || event.metaKey || event.shiftKey || event.altKey);
     isLeading = !event.defaultPrevented && !isAway && target instanceof Element && target.closest(way) !== null;
@@ -105,7 +119,7 @@ function warnOfUnsent(hasUnsent, signal) {
       isLeading = false;
     }, LEADS_FOR_MS);
   };
-  // Run after all other listeners, because a form that a script handles does not navigate.
+  // These listeners run last, because a form that a script has handled does not navigate.
   window.addEventListener("click", lead, { signal });
   window.addEventListener("submit", lead, { signal });
   window.addEventListener("beforeunload", (event) => !isLeading && hasUnsent() && event.preventDefault(), { signal });
@@ -130,7 +144,7 @@ function warnOfUnsent(hasUnsent, signal) {
  * }>} TranscriptEvents The `detail` of each event.
  */
 
-/** Map each event of the transcript to one call. @param {Parts} parts @param {AbortSignal} signal */
+/** Handle the events of the transcript. @param {Parts} parts @param {AbortSignal} signal */
 export function listenToTranscript({ conversation, sender, transcript, settings }, signal) {
   /** @type {{[Type in keyof TranscriptEvents]: (detail: TranscriptEvents[Type]) => void}} */
   const actions = {

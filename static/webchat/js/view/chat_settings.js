@@ -1,4 +1,4 @@
-/** The settings of a chat from the template: its user, conversation and URLs. */
+/** Reads the settings of a chat from the template: its user, conversation and URLs. */
 
 import { newId } from "../state/conversation.js";
 import { tabStorage } from "../state/storage.js";
@@ -13,13 +13,13 @@ import { tabStorage } from "../state/storage.js";
  *   onStored?: () => void,
  *   onBegin?: () => void,
  *   onFound?: (page: string) => void,
- * }>} Surroundings Callbacks to the page around a chat. `onStored`: another tab has changed the storage;
- *   `onBegin`: the person starts a new conversation; `onFound`: the conversation now exists and has a page.
+ * }>} Surroundings Callbacks to the page around a chat. `onStored` is called when another tab has changed the storage,
+ *   `onBegin` when the person starts a new conversation, and `onFound` when the conversation exists and has a page.
  */
 
 export class ChatSettings {
   #dataset;
-  /** The shown conversation, or empty if there is none yet. */
+  /** The id of the shown conversation, or empty if it does not exist yet. */
   conversationId;
   /** The id for a new conversation. */
   idToBe;
@@ -36,7 +36,7 @@ export class ChatSettings {
     return this.#dataset.new !== undefined;
   }
 
-  /** The last conversation in this tab, to which unsent messages belong if the page names no conversation. */
+  /** The id of the last conversation in this tab. If the page names no conversation, unsent messages belong to it. */
   get lastId() {
     return this.#dataset.conversationId ? "" : (tabStorage.getItem(this.#lastIdKey) ?? "");
   }
@@ -94,7 +94,7 @@ export class ChatSettings {
     return `${scheme}//${location.host}${this.#filledIn(this.#dataset.socketPath, this.conversationId)}`;
   }
 
-  /** The URL of a conversation's page. @param {string} id */
+  /** Return the URL of a conversation's page. @param {string} id */
   pageOf(id) {
     return this.#filledIn(this.#dataset.conversationUrl, id);
   }

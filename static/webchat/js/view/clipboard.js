@@ -1,10 +1,15 @@
-/** Copies to the clipboard, and the buttons for that on messages and code blocks. */
+/** Copies texts to the clipboard, and creates the copy buttons of messages and code blocks. */
 
 import { element } from "./dom.js";
 
 /** @typedef {import("./i18n.js").I18n} I18n */
 
-/** Set the text of a copy button. Its accessible name begins with that text. @param {HTMLButtonElement} button @param {string} text @param {string} label the content that it copies */
+/**
+ * Set the text of a copy button. Its accessible name begins with that text.
+ * @param {HTMLButtonElement} button
+ * @param {string} text
+ * @param {string} label a description of the content that it copies
+ */
 export function sayOnCopyButton(button, text, label) {
   button.textContent = text;
   button.setAttribute("aria-label", label.startsWith(text) ? label : `${text}: ${label}`);
@@ -20,16 +25,16 @@ export async function copyText(text) {
   }
 }
 
-/** Restore the selection and the focus. @param {string} text */
+/** Copy a text with a temporary field, and restore the selection and the focus. @param {string} text */
 function copyFromField(text) {
   const focused = deepestFocus();
   const selection = document.getSelection();
   const marked = selection?.rangeCount ? selection.getRangeAt(0) : null;
   const field = document.createElement("textarea");
   field.value = text;
-  field.readOnly = true; // opens no on-screen keyboard
+  field.readOnly = true; // so that no on-screen keyboard opens
   Object.assign(field.style, { position: "fixed", insetBlockStart: "0", opacity: "0" });
-  // Outside an open modal dialog nothing can be selected.
+  // While a modal dialog is open, nothing outside it can be selected.
   (focused?.closest("dialog[open]") ?? document.body).append(field);
   field.select();
   const isCopied = document.execCommand("copy");

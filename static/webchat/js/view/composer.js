@@ -1,4 +1,4 @@
-/** The message form: sends with Enter, stores the draft, grows with its text. */
+/** The message form. It sends with Enter, stores the draft, and grows with its text. */
 
 import { spaced } from "../state/dictation.js";
 import { tabStorage } from "../state/storage.js";
@@ -14,19 +14,19 @@ import { isComposing, setText } from "./dom.js";
  *   files: () => {isEmpty: boolean, isBusy: boolean},
  *   signal: AbortSignal,
  * }>} ComposerParts `onSend` returns whether the text was accepted.
- * `onEmptyCommand`: Ctrl+Enter with nothing to send. */
+ * `onEmptyCommand` is called for Ctrl+Enter if there is nothing to send. */
 
-/** If the style sheet can grow the field, nothing is measured here. */
+/** Whether the style sheet makes the field grow, so that its height need not be measured. */
 const GROWS_BY_ITSELF = CSS.supports("field-sizing", "content");
-/** This many characters fill the field at any width, so their height need not be measured, which would be slow. */
+/** This many characters fill the field at any width, so that the height, which is slow to measure, is known. */
 const FILLS_FIELD = 4_000;
-/** A long draft is stored after a pause this long, because storing it delays typing. */
+/** A long draft is stored only after this pause, because storing it delays typing. */
 const PAUSE_MS = 250;
 
 /** A composer whose draft survives a reload of the page. */
 export class Composer {
   #parts;
-  /** The timer for storing the draft; 0 if it is stored. */
+  /** The timer for storing the draft, or 0 if the draft is stored. */
   #pause = 0;
 
   /** @param {ComposerParts} parts */
@@ -46,7 +46,7 @@ export class Composer {
     this.#parts.input.focus();
   }
 
-  /** Send the text for which Enter was pressed before this script loaded; see `early_enter.js`. */
+  /** Send the text if Enter was pressed before this script had loaded (see `early_enter.js`). */
   sendEarly() {
     const { form, input } = this.#parts;
     if (!input.readOnly) return;
@@ -54,14 +54,14 @@ export class Composer {
     form.requestSubmit();
   }
 
-  /** Return an unsent text to the field, above the current draft. @param {string} text */
+  /** Put an unsent text back into the field, above the current draft. @param {string} text */
   restore(text) {
     const { input } = this.#parts;
     input.value = [text, input.value].filter(Boolean).join("\n");
     this.#changed();
   }
 
-  /** Type a dictated text at the caret, or over the selected text. @param {string} text */
+  /** Insert a dictated text at the cursor, or replace the selected text with it. @param {string} text */
   insert(text) {
     const { input } = this.#parts;
     const { value, selectionStart, selectionEnd } = input;
@@ -131,10 +131,10 @@ export class Composer {
     input.toggleAttribute("data-full", isFull);
     if (GROWS_BY_ITSELF) return;
     input.style.height = "";
-    if (!isFull) input.style.height = `${input.scrollHeight}px`; // without the border; the style sheet limits it
+    if (!isFull) input.style.height = `${input.scrollHeight}px`; // the height without the border; the style sheet limits it
   }
 
-  /** Store the draft for a reload of the page. */
+  /** Store the draft, so that it survives a reload of the page. */
   #keep() {
     if (this.#pause === 0) return;
     clearTimeout(this.#pause);

@@ -1,4 +1,6 @@
-/** The list of conversations on a page and its search. An outdated list is refreshed from the server's own template. */
+/**
+ * The list of conversations on a page, and its search. An outdated list is refreshed with the server's own template.
+ */
 
 import { request } from "../net/api.js";
 import { byId, isComposing, pageFrom, placeAfter } from "./dom.js";
@@ -8,7 +10,7 @@ import { byId, isComposing, pageFrom, placeAfter } from "./dom.js";
 const GAP_MS = 2_000;
 const AIM_MS = 800;
 
-/** The entries of a list and the changes since, to detect whether it is outdated. */
+/** The known state of the entries of a list, which shows whether the list is outdated. */
 export class KnownConversations {
   /** @type {Map<string, string>} */
   #titles = new Map();
@@ -20,7 +22,11 @@ export class KnownConversations {
     this.update(shown);
   }
 
-  /** Apply listed conversations. The list is outdated if one is new, renamed, or became busy or idle. @param {Iterable<ListedConversation>} listed @returns {boolean} whether the list is outdated */
+  /**
+   * Update the known state. The list is outdated if a conversation is new or renamed, or has become busy or idle.
+   * @param {Iterable<ListedConversation>} listed
+   * @returns {boolean} whether the list is outdated
+   */
   update(listed) {
     const awake = new Set();
     let isBehind = false;
@@ -37,7 +43,7 @@ export class KnownConversations {
   }
 }
 
-/** Fetches the page again and adopts its entries. Entries that stay keep their elements and the focus. */
+/** Refreshes a list from a newly fetched page. Entries that remain keep their elements and the focus. */
 export class ConversationList {
   #region;
   #conversations;
@@ -74,17 +80,24 @@ export class ConversationList {
     return this.refreshNow();
   }
 
-  /** Refresh for an action of the person. An outdated response is dropped. @returns {Promise<boolean>} whether the list was refreshed */
+  /**
+   * Refresh immediately, because of an action of the person. The response is dropped if a newer request was sent
+   * meanwhile.
+   * @returns {Promise<boolean>} whether the list was refreshed
+   */
   async refreshNow() {
     const look = ++this.#looks;
     const fresh = await this.#ask();
-    // Move nothing under a pointer that is about to click.
+    // Wait while the pointer moves, so that no entry moves away from a click.
     while (fresh && performance.now() - this.#aimedAt < AIM_MS) await pause(AIM_MS);
     if (fresh && look === this.#looks) this.#show(fresh);
     return fresh !== null;
   }
 
-  /** Refresh with only one request at a time and a pause between them. The next change makes up for a failure. */
+  /**
+   * Refresh with at most one request at a time and a pause between requests. After a failure, the next change tries
+   * again.
+   */
   async refresh() {
     if (this.#isRefreshing) return;
     this.#isRefreshing = true;
@@ -96,7 +109,10 @@ export class ConversationList {
     else if (this.#isBehind) void this.refresh();
   }
 
-  /** @returns {Promise<Element|null>} null = the page could not be fetched, because the user is signed out or the server is unreachable */
+  /**
+   * @returns {Promise<Element|null>} the list on the server's page, or null if the user is signed out or the server is
+   * unreachable
+   */
   async #ask() {
     const address = new URL(this.#region.dataset.listUrl ?? "", location.href);
     if (this.#search !== null) {
@@ -126,7 +142,11 @@ export class ConversationList {
     this.#onShown();
   }
 
-  /** Replace the page when the first entry is added or the last one removed, but keep the chosen agent. @param {Element} fresh */
+  /**
+   * Replace the whole region, because the first entry was added or the last one removed. The form with the chosen agent
+   * is kept.
+   * @param {Element} fresh
+   */
   #replace(fresh) {
     const form = this.#region.querySelector("form");
     if (form) fresh.querySelector("form")?.replaceWith(form);
@@ -134,7 +154,7 @@ export class ConversationList {
   }
 }
 
-/** @param {Element} list @param {Element} newList the current list of the server */
+/** @param {Element} list @param {Element} newList the current list from the server */
 function takeOver(list, newList) {
   const entries = new Map([...list.children].map((entry) => [idOf(entry), entry]));
   let previous = null;
@@ -181,7 +201,7 @@ function shownIn(region) {
   }));
 }
 
-/** The id of a conversation, or the key of a day. @param {Element} entry */
+/** Return the id of an entry's conversation, or the key of a heading. @param {Element} entry */
 const idOf = (entry) => /** @type {HTMLElement} */ (entry).dataset.key ?? "";
 
 /** @param {number} ms */
@@ -201,7 +221,7 @@ export function listenToSearch(search, leave = () => {}) {
     clearTimeout(timer);
     timer = window.setTimeout(() => search(field.value.trim()), PAUSE_MS);
   });
-  // In the field, Esc must not cancel a turn.
+  // Esc in this field must not cancel a turn.
   field.addEventListener("keydown", (event) => {
     if (event.key !== "Escape" || isComposing(event)) return;
     event.preventDefault();

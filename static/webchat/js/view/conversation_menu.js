@@ -1,4 +1,4 @@
-/** The menu of a conversation in a list: rename, pin, export, delete. All entries share one menu and two dialogs. */
+/** The menu of a conversation in a list: rename, pin, export or delete. All entries share one menu and two dialogs. */
 
 import { deleteConversation, editConversation } from "../net/api.js";
 import { takeOut } from "./conversation_list.js";
@@ -92,7 +92,10 @@ export class ConversationMenu {
     this.#items[0]?.focus();
   }
 
-  /** Place the menu below the button if there is room, otherwise above it, always inside the window. @param {DOMRect} button */
+  /**
+   * Place the menu below the button if there is room, and otherwise above it, but always inside the window.
+   * @param {DOMRect} button
+   */
   #place(button) {
     const { width, height } = this.#menu.getBoundingClientRect();
     const below = button.bottom + GAP;
@@ -102,7 +105,7 @@ export class ConversationMenu {
     this.#menu.style.left = `${left}px`;
   }
 
-  /** Follow the button when the window changes, and close if the button is gone. */
+  /** Move the menu with its button when the window scrolls or is resized. If the button is hidden, close the menu. */
   #follow() {
     if (!this.#opener || !this.#menu.matches(":popover-open")) return;
     const button = this.#opener.getBoundingClientRect();

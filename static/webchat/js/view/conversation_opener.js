@@ -1,4 +1,4 @@
-/** Opens the conversation of a chat: the one named by the page, the latest with its agent, or a new one. */
+/** Opens the conversation of a chat: the one that the page names, the latest one with its agent, or a new one. */
 
 import { createConversation, latestConversation, SignedOut } from "../net/api.js";
 import { Backoff } from "../net/backoff.js";
@@ -16,8 +16,8 @@ import { Backoff } from "../net/backoff.js";
  *   onNone: () => void,
  *   onLost: (status: "reconnecting"|"signed_out") => void,
  *   onRefused: (problem: string) => void,
- * }>} Wishes `id`: the id of a new conversation; `onLost`: the server was unreachable, and the request is
- *   retried. If nobody is signed in, it is retried when the browser is back.
+ * }>} Wishes `id` is the id for a new conversation. `onLost` is called if the request failed. It is retried after a
+ *   pause if the server was unreachable, or when the browser is active again if the user is not signed in.
  */
 
 export class ConversationOpener {
@@ -59,7 +59,9 @@ export class ConversationOpener {
     });
   }
 
-  /** @param {{isNew: boolean}} how `isNew`: a new conversation with the agent, not the latest */
+  /**
+   * @param {{isNew: boolean}} how `isNew` starts a new conversation with the agent instead of opening the latest one
+   */
   open({ isNew }) {
     const { conversationId, lastId, socketUrl } = this.#settings;
     if (conversationId) this.#conversation.connect(socketUrl);
@@ -68,13 +70,16 @@ export class ConversationOpener {
     else void this.#ofAgent.find();
   }
 
-  /** Send the unsent messages to their conversation, whether it already exists on the server or not. @param {string} id */
+  /**
+   * Open the conversation of the unsent messages, and create it if it does not exist on the server yet.
+   * @param {string} id
+   */
   #openLast(id) {
     this.#settings.begin(id);
     this.make();
   }
 
-  /** Create the conversation, because there are unsent messages for it. */
+  /** Start a new conversation. It is created on the server when there are messages for it. */
   #startNew() {
     this.#settings.begin();
     this.#conversation.begin();
@@ -86,19 +91,19 @@ export class ConversationOpener {
     if (!this.#settings.conversationId) void this.#ofAgent.create();
   }
 
-  /** Try immediately, regardless of the current pause. */
+  /** Connect or retry immediately, without waiting for the end of the current pause. */
   reconnect() {
     this.#conversation.connection.reconnect();
     this.#ofAgent.revive();
   }
 
-  /** Retry immediately, because the browser is back. */
+  /** Check the connection or retry, because the browser is online again or the page is visible again. */
   revive() {
     this.#conversation.connection.revive();
     this.#ofAgent.revive();
   }
 
-  /** Handle the loss of the network. */
+  /** Check the connection, because the browser went offline. */
   suspect() {
     this.#conversation.connection.suspect();
   }
@@ -112,7 +117,7 @@ export class ConversationOpener {
 export class ConversationOfAgent {
   #wishes;
   #again;
-  /** Sends the request, and returns the callback for its answer. @type {(() => Promise<() => void>)|null} */
+  /** Sends the pending request, and returns the callback for its response. @type {(() => Promise<() => void>)|null} */
   #question = null;
   #isAsking = false;
   #isClosed = false;
@@ -123,7 +128,7 @@ export class ConversationOfAgent {
     this.#again = new Backoff(() => this.#try());
   }
 
-  /** Find the latest conversation. */
+  /** Find the latest conversation with the agent. */
   find() {
     const { url, agent, onFound, onNone } = this.#wishes;
     return this.#ask(async () => {
@@ -132,7 +137,7 @@ export class ConversationOfAgent {
     });
   }
 
-  /** Create a new conversation, but only once, and not during the search for the latest one. */
+  /** Create a new conversation, unless another request is still pending. */
   create() {
     const { url, agent, id, root, onFound, onRefused } = this.#wishes;
     return this.#ask(async () => {
@@ -141,7 +146,10 @@ export class ConversationOfAgent {
     });
   }
 
-  /** Retry, because the server may be back, or the user may have signed in again in another tab. */
+  /**
+   * Retry the pending request, because the server may be reachable again, or the user may have signed in in another
+   * tab.
+   */
   revive() {
     void this.#try();
   }

@@ -1,4 +1,6 @@
-/** The dock around the composer: the bar of the running turn, queued messages, background work, the context meter. */
+/**
+ * The parts around the composer: the bar of the running turn, queued messages, background work, and the context meter.
+ */
 
 import { isAsked } from "../state/calls.js";
 import { askedCount } from "../state/overview.js";
@@ -15,12 +17,12 @@ import { linkTo } from "./sub_agents.js";
 /** @typedef {import("./i18n.js").I18n} I18n */
 /** @typedef {import("../state/types.js").Work} Work */
 
-/** Shorter interruptions of the connection are not shown. */
+/** Interruptions of the connection that are shorter than this are not shown. */
 const LOST_MS = 1_000;
-/** Do not break "21 s" in a narrow bar. */
+/** Replaces spaces, so that a narrow bar does not break a text like "21 s". */
 const NO_BREAK = "\u00a0";
 
-/** The running turn and its cancel button, which names everything that it cancels. */
+/** The bar of the active turn, with its activity and a cancel button that names everything that it cancels. */
 export class RunningBar {
   #bar;
   #barText;
@@ -32,7 +34,11 @@ export class RunningBar {
   #later;
   #leave;
 
-  /** @param {Root} root @param {() => void} cancelLater the action of the menu @param {() => void} leave moves the focus when the button is gone */
+  /**
+   * @param {Root} root
+   * @param {() => void} cancelLater the action of the menu
+   * @param {() => void} leave moves the focus away from a button that disappears
+   */
   constructor(root, cancelLater, leave) {
     this.#bar = byId(root, "running-bar", HTMLElement);
     this.#barText = byId(root, "running-text", HTMLElement);
@@ -93,7 +99,7 @@ export class RunningBar {
     if (focused === this.#cancel && (this.#bar.hidden || this.#cancel.disabled)) this.#leave();
   }
 
-  /** Show the background sub-agents, because nothing else is running. @param {State} state @param {View} view */
+  /** Show the background sub-agents, because no turn is active. @param {State} state @param {View} view */
   #renderBackground({ background }, { i18n, now, frozenAt }) {
     const [first] = background;
     if (!first) return;
@@ -136,15 +142,21 @@ export class RunningBar {
 /** @param {Pick<View, "now"|"frozenAt">} at */
 const isLost = ({ now, frozenAt }) => frozenAt !== null && now - frozenAt > LOST_MS;
 
-/** "Cancel task", "Cancel task and 2 queued", "Cancel task and 1 agent". @param {import("./i18n.js").I18n} i18n @param {string} key @param {number} queued @param {number} agents */
+/**
+ * Return a label such as "Cancel task", "Cancel task and 2 queued" or "Cancel task and 1 agent".
+ * @param {import("./i18n.js").I18n} i18n
+ * @param {string} key
+ * @param {number} queued
+ * @param {number} agents
+ */
 function cancelLabel(i18n, key, queued, agents) {
   const label = queued > 0 ? i18n.count(`${key}_queued`, queued) : i18n.text(key);
   return agents > 0 ? i18n.count("cancel_with_agents", agents, { label }) : label;
 }
 
 /**
- * The rows of a list, whose section is hidden without rows. A row keeps its element. If the focused button goes or is
- * disabled, the focus leaves the list.
+ * A list of rows, whose section is hidden if there are none. Rows keep their elements. If the focused button disappears
+ * or is disabled, the focus is moved out of the list.
  * @template Item
  * @template {Readonly<{row: HTMLElement}>} Row
  */
@@ -155,14 +167,22 @@ class RowList {
   /** @type {Map<string, Row>} */
   #rows = new Map();
 
-  /** @param {Root} root @param {string} id the section's id, to which the list adds `-list` @param {() => void} leave */
+  /**
+   * @param {Root} root
+   * @param {string} id the id of the section; the id of the list has `-list` appended
+   * @param {() => void} leave
+   */
   constructor(root, id, leave) {
     this.#section = byId(root, id, HTMLElement);
     this.#list = byId(root, `${id}-list`, HTMLElement);
     this.#leave = leave;
   }
 
-  /** @param {ReadonlyMap<string, Item>} items by their key @param {(item: Item) => Row} create @param {(row: Row, item: Item) => void} show */
+  /**
+   * @param {ReadonlyMap<string, Item>} items the items by key
+   * @param {(item: Item) => Row} create
+   * @param {(row: Row, item: Item) => void} show
+   */
   render(items, create, show) {
     const focused = focusedBeside(this.#list);
     const hadFocus = this.#list.contains(focused);
@@ -187,7 +207,7 @@ class RowList {
   }
 }
 
-/** The queued messages as chips. Each can be edited and removed. */
+/** The queued messages as chips, each of which can be edited and removed. */
 export class QueueChips {
   /** @type {RowList<Turn, {row: HTMLElement}>} */
   #chips;
@@ -232,7 +252,7 @@ export class QueueChips {
 
 /** @typedef {Readonly<{row: HTMLElement, doing: HTMLElement, time: HTMLElement, link: HTMLAnchorElement, stop: HTMLButtonElement}>} WorkRow */
 
-/** The sub-agents in the background: activity, running time, *Open* and *Stop*. */
+/** The list of sub-agents in the background, with their activity, running time, and the controls *Open* and *Stop*. */
 export class BackgroundList {
   /** @type {RowList<Work, WorkRow>} */
   #rows;
@@ -272,10 +292,10 @@ export class BackgroundList {
   }
 }
 
-/** Less of the context window is not worth a person's attention. */
+/** A smaller share of the context window is not worth a person's attention. */
 const SHOWN_FROM = 0.6;
 
-/** How much of the model's context window the conversation takes. */
+/** Shows how much of the model's context window the conversation uses. */
 export class ContextMeter {
   #line;
   #meter;

@@ -1,4 +1,6 @@
-/** Creates elements. Text is always text; HTML of people and agents enters the page in exactly one function. */
+/**
+ * Creates and finds elements. HTML from people and agents enters the page through only one function, `sanitisedNodes`.
+ */
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -19,8 +21,9 @@ const ICONS = {
 
 /**
  * @typedef {Readonly<{i18n: import("./i18n.js").I18n, viewer: string, now: number, frozenAt: number|null,
- *   pageOf: (conversationId: string) => string, fileUrl?: string, resultUrl?: string}>} View What everything is drawn with.
- *   `fileUrl`: the URL pattern of an attachment, with FILE for its id; `resultUrl`: of a result, with TURN and TOOL.
+ *   pageOf: (conversationId: string) => string, fileUrl?: string, resultUrl?: string}>} View The values with which
+ *   all parts draw themselves. `fileUrl` is the URL pattern of an attachment, with FILE for its id, and `resultUrl` is that
+ *   of a result, with TURN and TOOL for the ids.
  */
 
 /**
@@ -53,15 +56,19 @@ export function icon(name) {
   return svg;
 }
 
-/** Set a text only if it differs, so that selections and screen readers keep their place. @param {Element} target @param {string} text */
+/**
+ * Set the text of an element only if it differs, so that selections and screen readers keep their position.
+ * @param {Element} target
+ * @param {string} text
+ */
 export function setText(target, text) {
   if (target.textContent !== text) target.textContent = text;
 }
 
 /**
- * Parse HTML that the server rendered and sanitised. This is the only way for HTML of people and agents into the page.
- * Pass only the `html` of a finished message, of finished blocks or of a report. Scripts parsed this way never run.
- * Links open in a new tab, so that a click does not leave a running turn.
+ * Parse HTML that the server has rendered and sanitised. This is the only function through which HTML from people and
+ * agents enters the page. Pass only the `html` of a finished message, of finished blocks or of a report. Scripts that
+ * are parsed this way never run. Links open in a new tab, so that a click does not leave a running turn.
  * @param {string} html
  * @returns {Array<Node>}
  */
@@ -71,15 +78,24 @@ export function sanitisedNodes(html) {
     link.setAttribute("target", "_blank");
     link.setAttribute("rel", "noopener noreferrer");
   }
-  for (const list of parsed.querySelectorAll("ul, ol, table")) list.setAttribute("dir", "auto"); // including table columns and other marked elements
-  for (const wide of parsed.querySelectorAll("pre, table")) wide.setAttribute("tabindex", "0"); // scrollable with the keyboard
+  for (const list of parsed.querySelectorAll("ul, ol, table")) list.setAttribute("dir", "auto"); // so that list markers and columns follow the text's direction
+  for (const wide of parsed.querySelectorAll("pre, table")) wide.setAttribute("tabindex", "0"); // so that they can be scrolled with the keyboard
   return [...parsed.body.childNodes];
 }
 
-/** Fetch a page of this site, rendered from the same templates as the current one. @param {string} html */
+/**
+ * Parse the HTML of a page of this site, which the server renders from the same templates as the current page.
+ * @param {string} html
+ */
 export const pageFrom = (html) => new DOMParser().parseFromString(html, "text/html");
 
-/** Move an element only if it is out of place, because a move loses its focus and scroll position. @param {Element} parent @param {Element} node @param {Element|null} previous */
+/**
+ * Place an element after another one, unless it is already there, because a move would lose its focus and scroll
+ * position.
+ * @param {Element} parent
+ * @param {Element} node
+ * @param {Element|null} previous
+ */
 export function placeAfter(parent, node, previous) {
   const next = previous ? previous.nextElementSibling : parent.firstElementChild;
   if (next !== node) parent.insertBefore(node, next);
@@ -87,20 +103,35 @@ export function placeAfter(parent, node, previous) {
 
 /** The root of a chat: the document, or the shadow tree of its element in a host page. @typedef {Document|ShadowRoot} Root */
 
-/** The element with this id, which the template guarantees. @template {HTMLElement} T @param {Root} root @param {string} id @param {new () => T} type @returns {T} */
+/**
+ * Return the element with this id, which must exist in the template.
+ * @template {HTMLElement} T
+ * @param {Root} root
+ * @param {string} id
+ * @param {new () => T} type
+ * @returns {T}
+ */
 export function byId(root, id, type) {
   const match = root.getElementById(id);
   if (!(match instanceof type)) throw new Error(`The chat has no #${id}.`);
   return match;
 }
 
-/** The focused element in the tree of this node. From the document, a whole shadow tree is one element. @param {Node} node @returns {Element|null} */
+/**
+ * Return the focused element in the same tree as this node. Seen from the document, a whole shadow tree is one element.
+ * @param {Node} node
+ * @returns {Element|null}
+ */
 export const focusedBeside = (node) => /** @type {Root} */ (node.getRootNode()).activeElement ?? null;
 
-/** Whether a text selection begins in this element. The document's own selection ignores shadow trees. @param {Element} element */
+/**
+ * Return whether a text selection begins in this element. In a shadow tree, the document's selection alone does not
+ * show this.
+ * @param {Element} element
+ */
 export function hasMarked(element) {
   const root = element.getRootNode();
-  const own = /** @type {{getSelection?: () => Selection|null}} */ (root).getSelection; // in shadow trees only Chromium has this method
+  const own = /** @type {{getSelection?: () => Selection|null}} */ (root).getSelection; // only Chromium has this method in shadow trees
   const selection = own ? own.call(root) : document.getSelection();
   if (!selection || selection.rangeCount === 0) return false;
   const shadowRoots = root instanceof ShadowRoot ? [root] : [];
@@ -111,17 +142,30 @@ export function hasMarked(element) {
 /** Read JSON data from the template. @param {Root} root @param {string} id */
 export const jsonIn = (root, id) => JSON.parse(byId(root, id, HTMLScriptElement).text);
 
-/** Whether a key belongs to an input method. In Safari the last Enter follows the composition, and only its code reveals that. @param {KeyboardEvent} event */
+/**
+ * Return whether a key event belongs to an input method. In Safari, the final Enter comes after the composition, and
+ * only its key code reveals that.
+ * @param {KeyboardEvent} event
+ */
 export const isComposing = (event) => event.isComposing || event.keyCode === 229;
 
-/** Focus the message field, except on a touch screen, where that opens the keyboard, or in a read-only chat. @param {Root} root @returns {HTMLElement} */
+/**
+ * Return the element to focus: the message field, or the transcript on a touch screen, where a focused field opens the
+ * keyboard, and in a read-only chat.
+ * @param {Root} root
+ * @returns {HTMLElement}
+ */
 export function writingPlace(root) {
   const input = byId(root, "composer-input", HTMLTextAreaElement);
   const isOffered = matchMedia("(hover: hover)").matches && !input.form?.hidden;
   return isOffered ? input : byId(root, "transcript", HTMLElement);
 }
 
-/** Draw changes that may hide or remove the focused element. If that happens, focus the message field. @param {Root} root @param {() => void} draw */
+/**
+ * Draw changes. If they hide or remove the focused element, move the focus to the message field.
+ * @param {Root} root
+ * @param {() => void} draw
+ */
 export function drawWithFocus(root, draw) {
   const focused = root.activeElement;
   draw();

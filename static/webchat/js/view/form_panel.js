@@ -1,4 +1,4 @@
-/** A form above the composer: what a running call asks the person, in the words of its MCP server. */
+/** The form above the composer, in which a running call asks the person for details in the words of its MCP server. */
 
 import { openForms } from "../state/overview.js";
 import { byId, element, focusedBeside, isComposing, setText } from "./dom.js";
@@ -17,7 +17,7 @@ import { formLabel } from "./labels.js";
 const ARMED_AFTER_MS = 500;
 const INPUT_TYPES = { "": "text", email: "email", uri: "url", date: "date", "date-time": "text" };
 
-/** Shows the first open form. What was typed stays until its question has ended. */
+/** Shows the first open form. Its fields keep their content until the form is closed. */
 export class FormPanel {
   #box;
   #send;
@@ -37,7 +37,7 @@ export class FormPanel {
   #isArmed = false;
   #isSent = false;
 
-  /** @param {Root} root @param {Send} send @param {() => void} leave where the focus goes when nothing is asked any more */
+  /** @param {Root} root @param {Send} send @param {() => void} leave moves the focus when no form is open any more */
   constructor(root, send, leave) {
     this.#box = byId(root, "form-question", HTMLElement);
     this.#send = send;
@@ -133,12 +133,16 @@ export class FormPanel {
   #answer(action) {
     if (this.#asked === null || !this.#isArmed || this.#isSent) return;
     const { turnId, toolId, form } = this.#asked;
-    if (this.#box.contains(focusedBeside(this.#box))) this.#box.focus(); // a disabled button loses the focus
+    if (this.#box.contains(focusedBeside(this.#box))) this.#box.focus(); // because a button that is disabled loses the focus
     const content = action === "accept" ? this.#content(form.fields) : {};
     this.#send(turnId, toolId, { action, content, questionId: form.questionId });
   }
 
-  /** What was entered, by field; an empty field is left out. @param {ReadonlyArray<FormField>} fields @returns {Content} */
+  /**
+   * Return the entered values by field. Empty fields are omitted.
+   * @param {ReadonlyArray<FormField>} fields
+   * @returns {Content}
+   */
   #content(fields) {
     /** @type {Content} */
     const content = {};

@@ -1,14 +1,17 @@
-/** The page's translated texts, with numbers, plurals and durations in its language. */
+/** Returns the page's translated texts, and formats numbers, plurals and durations in its language. */
 
 /** @typedef {import("../state/types.js").Texts} Texts */
 
-/** Letters of right-to-left scripts. */
+/** The letters of right-to-left scripts. */
 const FROM_THE_RIGHT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]/u;
 
-/** Isolate a right-to-left name in a sentence, so that the words beside it keep their order. @param {string} name */
+/**
+ * Return a name for use in a sentence. A right-to-left name is isolated, so that the words beside it keep their order.
+ * @param {string} name
+ */
 const isolated = (name) => (FROM_THE_RIGHT.test(name) ? `\u2068${name}\u2069` : name);
 
-/** Texts by key in the page's language, with its number formats and plural rules. */
+/** The page's texts by key, with the number formats and plural rules of its language. */
 export class I18n {
   #texts;
   #plurals;
@@ -40,35 +43,40 @@ export class I18n {
     return key in this.#texts;
   }
 
-  /** The time of day of a timestamp. @param {string} at */
+  /** Return the time of day of a timestamp. @param {string} at */
   time(at) {
     this.#times ??= new Intl.DateTimeFormat(this.language, { timeStyle: "short" });
     return this.#times.format(new Date(at));
   }
 
-  /** A number in the format of the language. @param {number} n */
+  /** Return a number in the format of the language. @param {number} n */
   number(n) {
     return this.#numbers.format(n);
   }
 
-  /** The plural form of a text for `n`: `key_one`, `key_other`, or another form of the language. @param {string} key @param {number} n @param {Record<string, string>} [params] */
+  /**
+   * Return the plural form of a text for `n`: that of `key_one`, `key_other`, or another form of the language.
+   * @param {string} key
+   * @param {number} n
+   * @param {Record<string, string>} [params]
+   */
   count(key, n, params = {}) {
     const form = `${key}_${this.#plurals.select(n)}`;
     return this.text(form in this.#texts ? form : `${key}_other`, { ...params, n });
   }
 
-  /** A running clock in whole seconds, then minutes. @param {number} ms */
+  /** Return a running time in whole seconds or, after a minute, in minutes and seconds. @param {number} ms */
   wholeClock(ms) {
     return ms < 60_000 ? this.text("seconds", { n: Math.floor(ms / 1000) }) : minutes(ms);
   }
 
-  /** A running clock with tenths below ten seconds. @param {number} ms */
+  /** Return a running time, with tenths of a second below ten seconds. @param {number} ms */
   clock(ms) {
     if (ms < 10_000) return this.text("seconds", { n: this.#tenths.format(Math.floor(ms / 100) / 10) });
     return this.wholeClock(ms);
   }
 
-  /** A final duration or a limit. @param {number} ms */
+  /** Return a final duration or a limit. @param {number} ms */
   duration(ms) {
     if (ms < 100) return this.text("under_tenth");
     if (ms < 60_000) return this.text("seconds", { n: this.#numbers.format(Math.round(ms / 100) / 10) });

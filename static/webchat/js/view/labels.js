@@ -1,4 +1,4 @@
-/** Texts about calls and turns, made from the state and the page's texts. */
+/** Creates the texts about calls and turns from the state and the page's texts. */
 
 import { MAIN_ARGUMENTS } from "../net/wire.js";
 import { visible } from "../state/hidden_characters.js";
@@ -12,28 +12,41 @@ import { isStillStopping, tierOf } from "../state/status.js";
 const MAX_INPUT = 120;
 const NO_ARGUMENT = { name: "", value: "", isText: true };
 const MAX_REASON = 200;
-/** Shorter durations of failed calls are not shown, because they are not interesting. */
+/** Durations of failed calls that are shorter than this are not shown, because they are not interesting. */
 const NOTEWORTHY_MS = 1_000;
 
-/** The name of a call's tool for people. @param {Call} call */
+/** Return the name of a call's tool for people. @param {Call} call */
 export const toolLabel = (call) => call.title || call.name;
 
-/** The text that a call waits for a decision, with the agent that asks. @param {I18n} i18n @param {Call} call */
+/**
+ * Return the text that says that a call waits for a decision, and which sub-agent asks, if any.
+ * @param {I18n} i18n
+ * @param {Call} call
+ */
 export function askedLabel(i18n, call) {
   const agent = call.subAgent?.agent ?? "";
   return i18n.text(agent ? "say_asked_by" : "say_asked", { tool: toolLabel(call), agent });
 }
 
-/** The text that a running call asks the person. @param {I18n} i18n @param {import("../state/types.js").AskedForm} asked */
+/**
+ * Return the title of a form, which says which tool asks for details.
+ * @param {I18n} i18n
+ * @param {import("../state/types.js").AskedForm} asked
+ */
 export const formLabel = (i18n, { tool, agent }) => i18n.text(agent ? "form_title_of" : "form_title", { tool, agent });
 
-/** "12 s / 30 s". @param {I18n} i18n @param {number} elapsedMs @param {number|null} timeoutMs */
+/**
+ * Return the running time and the limit of a call, such as "12 s / 30 s".
+ * @param {I18n} i18n
+ * @param {number} elapsedMs
+ * @param {number|null} timeoutMs
+ */
 export function clockLabel(i18n, elapsedMs, timeoutMs) {
   const elapsed = i18n.clock(elapsedMs);
   return timeoutMs ? i18n.text("clock_of_limit", { elapsed, limit: i18n.duration(timeoutMs) }) : elapsed;
 }
 
-/** The source of a call's limit. @param {I18n} i18n @param {Call} call */
+/** Return the source of a call's limit, and its idle limit. @param {I18n} i18n @param {Call} call */
 export function limitLabel(i18n, call) {
   const source = call.timeoutMs ? `limit_${call.timeoutSource}` : "limit_none";
   const total = i18n.has(source) ? i18n.text(source) : "";
@@ -41,7 +54,7 @@ export function limitLabel(i18n, call) {
   return [total, i18n.text("limit_idle", { limit: i18n.duration(call.idleTimeoutMs) })].filter(Boolean).join(", ");
 }
 
-/** The current limit and its source. @param {I18n} i18n @param {Call} call */
+/** Return the current limit and its source. @param {I18n} i18n @param {Call} call */
 export function limitFact(i18n, call) {
   const source = limitLabel(i18n, call);
   if (!call.timeoutMs || !source) return source;
@@ -56,7 +69,13 @@ export function limitChangeLabel(i18n, change, viewer) {
   return i18n.text(by ? `${key}_by` : key, { limit, by });
 }
 
-/** The activity of an open call. @param {I18n} i18n @param {Call} call @param {number} elapsedMs @param {{now: number, frozenAt: number|null}} at */
+/**
+ * Return the text about the activity of an open call.
+ * @param {I18n} i18n
+ * @param {Call} call
+ * @param {number} elapsedMs
+ * @param {{now: number, frozenAt: number|null}} at
+ */
 export function activityLabel(i18n, call, elapsedMs, at) {
   if (call.stoppingAt !== null) {
     if (call.errorType === "timeout") return i18n.text("timing_out");
@@ -66,14 +85,19 @@ export function activityLabel(i18n, call, elapsedMs, at) {
   return i18n.text(`tier_${tierOf(elapsedMs, call.expectedMs)}`);
 }
 
-/** The reason why an open call is waiting. @param {I18n} i18n @param {Call} call */
+/** Return the reason why an open call is waiting, or "" if it is not. @param {I18n} i18n @param {Call} call */
 function waitingLabel(i18n, { status, name, waitsFor, stoppingAt }) {
   if (status !== "pending" || waitsFor === null || stoppingAt !== null) return "";
   const { kind, tool, isAlone } = waitsFor;
   return i18n.text(kind === "call" && isAlone ? "waits_for_call_alone" : `waits_for_${kind}`, { tool, own: name });
 }
 
-/** The most important note beside a call and its state. @param {I18n} i18n @param {Call} call @param {string} viewer */
+/**
+ * Return the most important note to show beside the state of a call.
+ * @param {I18n} i18n
+ * @param {Call} call
+ * @param {string} viewer
+ */
 export function noteLabel(i18n, call, viewer) {
   if (call.late !== null) return lateLabel(i18n, call);
   const waits = waitingLabel(i18n, call);
@@ -84,7 +108,7 @@ export function noteLabel(i18n, call, viewer) {
   return verdictLabel(i18n, call, viewer);
 }
 
-/** The first line of an error, without the prefix for the model. @param {string} result */
+/** Return the first line of an error, without the prefix that is meant for the model. @param {string} result */
 function reasonIn(result) {
   const line = result
     .replace(/^\[[A-Z_]+\]\s*/, "")
@@ -99,7 +123,7 @@ export function stoppingLabel(i18n, stoppingAt, { now, frozenAt }) {
   return i18n.text(isStillStopping({ stoppingAt }, now) ? "still_stopping" : "stopping");
 }
 
-/** The decision on a call and who made it. @param {I18n} i18n @param {Call} call @param {string} viewer */
+/** Return the decision on a call and who made it. @param {I18n} i18n @param {Call} call @param {string} viewer */
 export function verdictLabel(i18n, call, viewer) {
   const { decision = "", by = "", reason = "", remember = false } = call.approval ?? {};
   if (!decision && call.allowedEarlierBy) {
@@ -114,7 +138,7 @@ export function verdictLabel(i18n, call, viewer) {
   return reason ? i18n.text("verdict_reason", { said: verdict, reason }) : verdict;
 }
 
-/** The outcome of a call in one line. @param {I18n} i18n @param {Call} call @param {string} viewer */
+/** Return the outcome of a call in one line. @param {I18n} i18n @param {Call} call @param {string} viewer */
 export function outcomeLabel(i18n, call, viewer) {
   const by = byLabel(i18n, call.endedBy, viewer);
   const after = call.durationMs === null ? "" : i18n.duration(call.durationMs);
@@ -147,7 +171,12 @@ function failureLabel(i18n, call, after) {
   return isWorthSaying ? i18n.text("call_failed_after", { after }) : i18n.text("call_failed");
 }
 
-/** "by you", "by an admin", "at its time limit" … @param {I18n} i18n @param {EndedBy|null} endedBy @param {string} viewer */
+/**
+ * Return who or what ended a call or a turn, for example "by you", "by an admin" or "at its time limit".
+ * @param {I18n} i18n
+ * @param {EndedBy|null} endedBy
+ * @param {string} viewer
+ */
 export function byLabel(i18n, endedBy, viewer) {
   if (!endedBy) return "";
   const { reason, by } = endedBy;
@@ -158,12 +187,18 @@ export function byLabel(i18n, endedBy, viewer) {
   return by && by !== viewer ? i18n.text("by_name", { by }) : i18n.text("by_user");
 }
 
-/** Notes after which the turn continues. */
+/** The codes of notices after which the turn continues. */
 const NOTES = new Set(["answer_cut_off", "answer_empty", "fallback", "tools_left_out", "tools_starting"]);
 
-/** The line under a turn that did not complete normally. @param {I18n} i18n @param {Turn} turn @param {string} viewer @returns {{title: string, detail: string}|null} */
+/**
+ * Return the line under a turn that did not complete normally, or null if it did.
+ * @param {I18n} i18n
+ * @param {Turn} turn
+ * @param {string} viewer
+ * @returns {{title: string, detail: string}|null}
+ */
 export function endingLabel(i18n, turn, viewer) {
-  const failure = NOTES.has(turn.errorCode) ? "" : turn.errorMessage; // notes are not the reason of the end
+  const failure = NOTES.has(turn.errorCode) ? "" : turn.errorMessage; // such a notice is not the reason why the turn ended
   switch (turn.status) {
     case "cancelled": {
       const by = byLabel(i18n, turn.endedBy, viewer);
@@ -195,7 +230,7 @@ const lateLabel = (i18n, call) =>
         after: i18n.duration(call.late.afterMs ?? 0),
       });
 
-/** The most important argument of a call, shortened. @param {ReadonlyArray<import("../state/types.js").Argument>} all @returns {string} */
+/** Return the most important argument of a call, shortened. @param {ReadonlyArray<import("../state/types.js").Argument>} all @returns {string} */
 export function shortInput(all) {
   const others = all.filter(({ name }) => name !== "_meta");
   const rankOf = (/** @type {string} */ name) => MAIN_ARGUMENTS.indexOf(name) + 1 || Infinity;
@@ -207,13 +242,18 @@ export function shortInput(all) {
   return beginning(isText || !name ? value : `${name}: ${value.replace(/\n\s*/g, "")}`, MAX_INPUT);
 }
 
-/** A text, shortened to a length. @param {string} text @param {number} length */
+/** Return a text, shortened to a length. @param {string} text @param {number} length */
 function beginning(text, length) {
   const head = text.slice(0, length).replace(/[\ud800-\udbff]$/, ""); // drop half of a surrogate pair
   return text.length > length ? `${head}…` : text;
 }
 
-/** The activity of a background sub-agent. @param {I18n} i18n @param {import("../state/types.js").Work} work @param {Parameters<typeof stoppingLabel>[2]} at */
+/**
+ * Return the text about the activity of a background sub-agent.
+ * @param {I18n} i18n
+ * @param {import("../state/types.js").Work} work
+ * @param {Parameters<typeof stoppingLabel>[2]} at
+ */
 export function workLabel(i18n, { agent, status, tools, stoppingAt }, at) {
   const waits = i18n.text(status === "queued" ? "work_queued" : "work_thinking");
   const doing = stoppingAt === null ? tools.join(", ") || waits : stoppingLabel(i18n, stoppingAt, at);

@@ -1,4 +1,4 @@
-/** The actions on a message or an answer with the editor of a message, and the answer's time and tokens. */
+/** The actions on messages and answers, the editor of messages, and the line with the time and tokens of answers. */
 
 import { isTurnOver } from "../state/status.js";
 import { copyButton } from "./clipboard.js";
@@ -13,10 +13,14 @@ const SAID = new Set(["typed", "voice"]);
 /** @param {Turn} turn @returns {Array<import("../state/types.js").TextItem>} */
 const answersOf = ({ items }) => items.flatMap((item) => (item.kind === "agent" ? item : []));
 
-/** Whether a turn has an outcome to act on, even an empty answer. @param {Turn} turn */
+/** Return whether a turn has an outcome to act on, which may be an empty answer. @param {Turn} turn */
 export const hasOutcome = (turn) => turn.status === "completed" || (isTurnOver(turn.status) && turn.isBegun);
 
-/** The line under the outcome of a turn. An empty answer has no copy button. @param {Turn} turn @param {I18n} i18n */
+/**
+ * Return the line of actions under the outcome of a turn. An empty answer has no copy button.
+ * @param {Turn} turn
+ * @param {I18n} i18n
+ */
 export function answerActions(turn, i18n) {
   const text = answersOf(turn)
     .map((answer) => answer.text)
@@ -26,14 +30,23 @@ export function answerActions(turn, i18n) {
   return element("div", { class: "message-actions" }, ...copy, ...againButton(turn, i18n), facts);
 }
 
-/** The line under a person's message. Messages sent by a button or an agent cannot be edited. @param {Turn} turn @param {string} text @param {I18n} i18n */
+/**
+ * Return the line of actions under a person's message. Messages that a button or an agent sent cannot be edited.
+ * @param {Turn} turn
+ * @param {string} text
+ * @param {I18n} i18n
+ */
 export function messageActions(turn, text, i18n) {
   const copy = copyButton(i18n, () => text, i18n.text("copy_message"));
   const edit = SAID.has(turn.source) ? [editButton(turn.id, text, i18n)] : [];
   return element("div", { class: "message-actions" }, copy, ...edit);
 }
 
-/** The button for earlier versions of a message and their answers. @param {Turn} turn @param {I18n} i18n */
+/**
+ * Return the button that shows the earlier versions of a message and their answers.
+ * @param {Turn} turn
+ * @param {I18n} i18n
+ */
 export function versionsButton(turn, i18n) {
   const button = element("button", { class: "message-action turn-versions", type: "button", "aria-expanded": "false" });
   button.textContent = i18n.count("earlier_versions", turn.version - 1);
@@ -43,7 +56,12 @@ export function versionsButton(turn, i18n) {
   return button;
 }
 
-/** Sends the same message again as a new turn. The stylesheet shows it only on the last turn. A failed turn has its own button. @param {Turn} turn @param {I18n} i18n */
+/**
+ * Return the button that sends the same message again in a new turn. The style sheet shows it only on the last turn. A
+ * failed turn has a button of its own.
+ * @param {Turn} turn
+ * @param {I18n} i18n
+ */
 function againButton(turn, i18n) {
   const message = turn.items.find((item) => item.kind === "user");
   if (message?.kind !== "user" || turn.source === "agent" || turn.status === "failed") return [];
@@ -60,7 +78,7 @@ function againButton(turn, i18n) {
   return [button];
 }
 
-/** The time of the last text, the duration and the tokens. @param {Turn} turn @param {I18n} i18n */
+/** Return the texts about a turn's last time, its duration and its tokens. @param {Turn} turn @param {I18n} i18n */
 export function factsOf(turn, i18n) {
   const at = turn.items.flatMap((item) => ("at" in item ? item : [])).at(-1)?.at;
   const time = at ? i18n.time(at) : "";
@@ -68,9 +86,17 @@ export function factsOf(turn, i18n) {
   return [time, took, turn.tokens > 0 ? i18n.count("tokens", turn.tokens) : ""].filter(Boolean);
 }
 
-/** @typedef {Readonly<{turnId: string, text: string, tell: (isTaken: boolean) => void}>} Edit `tell` gets whether it was sent. */
+/**
+ * @typedef {Readonly<{turnId: string, text: string, tell: (isTaken: boolean) => void}>} Edit `tell` is called with
+ * whether the message was sent.
+ */
 
-/** Edits a message in place. The edit replaces it and everything after it. @param {string} turnId @param {string} text @param {I18n} i18n */
+/**
+ * Return the button that edits a message in place. The edited message replaces it and everything after it.
+ * @param {string} turnId
+ * @param {string} text
+ * @param {I18n} i18n
+ */
 function editButton(turnId, text, i18n) {
   const label = i18n.text("edit_message");
   const button = element("button", { class: "message-action message-edit", type: "button", "aria-label": label });
@@ -111,7 +137,12 @@ function open(article, opener, { turnId, text, i18n }) {
   input.focus();
 }
 
-/** As in the composer, Enter sends. Esc closes the editor without cancelling a turn. @param {KeyboardEvent} event @param {HTMLFormElement} form @param {() => void} close */
+/**
+ * Handle the keys of the editor: Enter sends, as in the composer, and Esc closes the editor without cancelling a turn.
+ * @param {KeyboardEvent} event
+ * @param {HTMLFormElement} form
+ * @param {() => void} close
+ */
 function pressed(event, form, close) {
   if (isComposing(event)) return;
   if (event.key === "Escape") close();

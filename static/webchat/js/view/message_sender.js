@@ -1,4 +1,6 @@
-/** Sends typed, spoken and sample messages, and types dictated ones. Asks first if a message may be meant as a cancel word. */
+/**
+ * Sends typed and spoken messages and examples, and asks first if a message may be meant as a cancel word or an answer.
+ */
 
 import { isAtWork } from "../state/reducer.js";
 
@@ -37,7 +39,11 @@ export class MessageSender {
     this.#onSent = onSent;
   }
 
-  /** Keep an ambiguous message in the field until the person answers. @param {string} text @returns {boolean} whether it was sent */
+  /**
+   * Send a typed message, or ask what it means and keep it in the field until the person answers.
+   * @param {string} text
+   * @returns {boolean} whether it was sent
+   */
   sendTyped(text) {
     const send = () => this.#composer.sendBy((written) => this.sendWithFiles(written));
     const message = { send, keep: () => undefined };
@@ -48,20 +54,29 @@ export class MessageSender {
     return false;
   }
 
-  /** Put an ambiguous spoken message into the field if it is not sent, so that it is not lost. @param {string} text */
+  /**
+   * Send a spoken message, or ask what it means. If it is not sent then, put it into the field, so that it is not lost.
+   * @param {string} text
+   */
   sendSpoken(text) {
     const send = () => this.send(text, { source: "voice" });
     if (this.#isDoubtful(text)) this.#askToStop({ send, keep: () => this.#composer.restore(text) });
     else send();
   }
 
-  /** Type spoken words into the field, unless they only ask to stop what runs. @param {string} text */
+  /**
+   * Insert spoken words into the field. If something is running and the words only ask to stop, send them instead.
+   * @param {string} text
+   */
   dictate(text) {
     if (isAtWork(this.#conversation.state) && this.#stopWords.isStop(text)) this.send(text, { source: "voice" });
     else this.#composer.insert(text);
   }
 
-  /** Whether a message only begins with a cancel word while something runs. @param {string} text */
+  /**
+   * Return whether something is running and the message only begins with a cancel word, so that its meaning is unclear.
+   * @param {string} text
+   */
   #isDoubtful(text) {
     return isAtWork(this.#conversation.state) && this.#stopWords.isDoubtful(text);
   }
@@ -73,7 +88,11 @@ export class MessageSender {
     return isTaken;
   }
 
-  /** Send a button's message only once, even if the button is pressed again before the server has it. @param {string} text @param {ReadonlyArray<Attachment>} [attachments] */
+  /**
+   * Send the message of a button. If the button is pressed again before the server has the message, send nothing.
+   * @param {string} text
+   * @param {ReadonlyArray<Attachment>} [attachments]
+   */
   sendOnce(text, attachments = []) {
     if (!this.#conversation.isPending(text)) this.send(text, { attachments });
   }
@@ -95,17 +114,17 @@ export class MessageSender {
 }
 
 /**
- * @typedef {Readonly<{commands: ReadonlyArray<string>, patterns: ReadonlyArray<string>}>} Vocabulary The cancel words of the page's
- *   languages, and the patterns of whole messages that only ask to stop, in every language.
+ * @typedef {Readonly<{commands: ReadonlyArray<string>, patterns: ReadonlyArray<string>}>} Vocabulary The cancel words
+ *   of the page's language, and patterns for whole messages that only ask to stop, in every language.
  */
 
-/** Accents of Latin, Greek and Cyrillic letters, and the vowel signs of Arabic. */
+/** The accents of Latin, Greek and Cyrillic letters, and the vowel signs of Arabic. */
 const LEFT_OUT = /[\u0300-\u036f\u064b-\u0655]/g;
 
-/** The server looks at no longer text, either. */
+/** Longer texts cannot be cancel words. The server has the same limit. */
 const MAX_LENGTH = 200;
 
-/** Detects messages that ask to stop, or only begin like that (C6). The server makes the final decision. */
+/** Detects messages that ask to stop or only begin like a cancel word (C6). The server makes the final decision. */
 export class StopWords {
   #openers;
   #whole;
@@ -116,13 +135,17 @@ export class StopWords {
     this.#whole = patterns.map((pattern) => new RegExp(`^(?:${pattern})$`, "u"));
   }
 
-  /** Whether a message begins with a cancel word but continues, so that only its author knows whether it is meant to stop. @param {string} text */
+  /**
+   * Return whether a message begins with a cancel word but continues, so that only its author knows whether it asks to
+   * stop.
+   * @param {string} text
+   */
   isDoubtful(text) {
     const words = normalised(text);
     return this.#openers.some((opener) => words.startsWith(opener)) && !this.isStop(text);
   }
 
-  /** Whether a message asks to stop, and nothing else. @param {string} text */
+  /** Return whether a message asks to stop, and nothing else. @param {string} text */
   isStop(text) {
     if (text.length > MAX_LENGTH) return false;
     const words = normalised(text);
@@ -130,7 +153,7 @@ export class StopWords {
   }
 }
 
-/** Words that answer the open question. */
+/** Detects messages that answer the open question. */
 export class AnswerWords {
   #words;
 
@@ -148,7 +171,10 @@ export class AnswerWords {
   }
 }
 
-/** The words of a text, separated by single spaces, without accents and punctuation. @param {string} text */
+/**
+ * Return the words of a text in lower case, without accents and punctuation, separated by single spaces.
+ * @param {string} text
+ */
 function normalised(text) {
   const letters = text.toLowerCase().normalize("NFKD").replace(LEFT_OUT, "").normalize("NFKC");
   return letters

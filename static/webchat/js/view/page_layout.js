@@ -1,4 +1,4 @@
-/** Parts of the page that depend on the whole state: skeleton, samples, connection and its banner, notice. */
+/** The parts of the page that depend on the whole state: the skeleton, the examples, the connection, and the notice. */
 
 import { activeTurn, isBusy } from "../state/reducer.js";
 import { byId, setText } from "./dom.js";
@@ -7,10 +7,10 @@ import { byId, setText } from "./dom.js";
 /** @typedef {import("../state/types.js").State} State */
 /** @typedef {import("./dom.js").View} View */
 
-/** Connection states after which nothing more is loaded. */
+/** The connection's statuses after which nothing more is loaded. */
 const FINAL = new Set(["signed_out", "other_user", "not_found", "outdated"]);
 
-/** Shows and hides the skeleton while loading, the samples, the button for earlier messages. */
+/** Shows and hides the skeleton while the chat loads, the examples, and the button for earlier messages. */
 export class PageLayout {
   #app;
   #skeleton;
@@ -40,14 +40,14 @@ export class PageLayout {
   }
 }
 
-/** States for which the dot in the header is enough. */
+/** The connection's statuses for which the dot in the header is enough. */
 const WITHOUT_BANNER = new Set(["new", "online", "connecting", "slow"]);
 const RECONNECTABLE = new Set(["reconnecting", "offline", "restarting", "busy"]);
-/** Catching up is usually so short that a banner would only flash. */
+/** Statuses that usually end so soon that a banner would only flash. */
 const SHORT_LIVED = new Set(["resuming"]);
 const SHORT_LIVED_MS = 700;
 
-/** Shows the connection: the dot in the header, and the banner with its actions. */
+/** Shows the connection's status with the dot in the header and the banner with its actions. */
 export class ConnectionIndicator {
   #dot;
   #dotText;
@@ -85,7 +85,7 @@ export class ConnectionIndicator {
   }
 }
 
-/** One sentence above the composer about a problem or a request in progress. */
+/** A sentence above the composer about a problem or a request in progress. */
 export class Notice {
   #box;
   #text;

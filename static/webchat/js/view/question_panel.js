@@ -1,4 +1,4 @@
-/** The question above the composer: the call, the agent that asks, the remaining time, and the answers (D2). */
+/** The question above the composer: the call, the agent that requests it, the remaining time, and the answers (D2). */
 
 import { askedCall, openQuestions } from "../state/overview.js";
 import { argumentNodes } from "./call_details.js";
@@ -14,7 +14,7 @@ import { linkTo } from "./sub_agents.js";
 /** @typedef {(turnId: string, toolId: string, decision: Decision) => void} Decide */
 
 const MAX_REASON = 500;
-/** A short description of a tool is shown before the decision. A long one is folded. */
+/** A description of a tool with more characters than this is collapsed. */
 const MAX_OPEN = 400;
 /** Ignore clicks and keys for this long, because they may be meant for the previous content. */
 const ARMED_AFTER_MS = 500;
@@ -32,7 +32,7 @@ export class QuestionPanel {
   #child = element("a", { class: "question-child", hidden: "" });
   #what = element("div", { class: "question-what" });
   #input = element("dl", { class: "call-arguments" });
-  /** Markers on and after the last line of the call. A person who sees one of them has reached the end. */
+  /** Markers at and after the last line of the call. A person who sees one of them has reached the end. */
   #end = element("div", { class: "question-end", "aria-hidden": "true" });
   #rest = element("div");
   #showAll = element("button", { class: "button-quiet question-show-all", type: "button", hidden: "" });
@@ -48,14 +48,14 @@ export class QuestionPanel {
   #reason = element("input", { class: "question-reason", id: "question-reason", type: "text", autocomplete: "off" });
   #deny = element("button", { class: "button question-deny", type: "submit" });
   #close = element("button", { class: "button-icon", type: "button" });
-  /** The key of the shown question: its turn and call. */
+  /** The key of the shown question: the ids of its turn and call. */
   #key = "";
-  /** The last new question: its key and request time. */
+  /** The key and the request time of the last question that was new. */
   #begun = "";
   /** @type {Call|null} */
   #call = null;
   #isArmed = false;
-  /** Whether the whole call was visible or expanded. Only then it can be allowed here. */
+  /** Whether the whole call was visible or expanded. The call can be allowed here only then. */
   #isRead = false;
   #isBuilt = false;
   /** @type {import("./i18n.js").I18n|null} */
@@ -155,7 +155,11 @@ export class QuestionPanel {
     this.#box.focus();
   }
 
-  /** Start a new question. One that returns after a reconnect keeps the written reason. @param {Call} call @param {View} view */
+  /**
+   * Prepare the panel for a question. One that returns after a reconnect keeps the written reason.
+   * @param {Call} call
+   * @param {View} view
+   */
   #begin(call, view) {
     const key = this.#key;
     const begun = `${key} ${call.approval?.requestedAt}`;
@@ -168,7 +172,7 @@ export class QuestionPanel {
       this.#showAll.hidden = true;
       this.#box.classList.remove("is-whole");
       this.#what.scrollTop = 0;
-      this.#sight.disconnect(); // so that the observer reports again whether the end is visible
+      this.#sight.disconnect(); // so that the observer reports the visibility again
       for (const part of [this.#end, this.#rest]) this.#sight.observe(part);
       this.#about.open = (call.approval?.description ?? "").length <= MAX_OPEN && !call.approval?.question;
     }
@@ -215,7 +219,7 @@ export class QuestionPanel {
     this.#setRead();
   }
 
-  /** The number of displayed lines of the arguments. */
+  /** Return the number of displayed lines of the arguments. */
   #lines() {
     return [...this.#input.querySelectorAll("pre")].reduce((lines, part) => {
       const { lineHeight, paddingBlockStart, paddingBlockEnd } = getComputedStyle(part);
@@ -224,12 +228,17 @@ export class QuestionPanel {
     }, 0);
   }
 
-  /** The key of the current question; empty = none. */
+  /** The key of the open question, or "" if there is none. */
   get asked() {
     return this.#call && !this.#call.isDeciding ? this.#key : "";
   }
 
-  /** Decide from another control, if this question is still open. If the call was not fully visible, show it first. @param {"approve"|"deny"} decision @param {string} key */
+  /**
+   * Answer the question from another control, if it is still open. If the call was not fully visible, only show all of
+   * it.
+   * @param {"approve"|"deny"} decision
+   * @param {string} key
+   */
   answer(decision, key) {
     if (key !== this.#key || this.#call === null || !this.#isArmed) return;
     if (decision === "deny" || this.#isRead) this.#say(decision, false);
@@ -263,14 +272,17 @@ export class QuestionPanel {
     this.#arm(this.#isArmed);
   }
 
-  /** Toggle the field for the reason. @param {boolean} isOpen @param {{isFocused?: boolean}} [how] */
+  /** Open or close the field for the reason. @param {boolean} isOpen @param {{isFocused?: boolean}} [how] */
   #refuse(isOpen, { isFocused = true } = {}) {
     this.#refusal.hidden = !isOpen;
     this.#denyOpen.setAttribute("aria-expanded", String(isOpen));
     if (isFocused) (isOpen ? this.#reason : this.#denyOpen).focus();
   }
 
-  /** Close the field for the reason without moving the focus. The field keeps its text. @returns {boolean} whether it was open */
+  /**
+   * Close the field for the reason without moving the focus. The field keeps its content.
+   * @returns {boolean} whether it was open
+   */
   closeOpen() {
     if (this.#box.hidden || this.#refusal.hidden) return false;
     this.#refuse(false, { isFocused: false });
@@ -296,9 +308,10 @@ export class QuestionPanel {
     if (decision === "approve" && !this.#isRead) return;
     const [turnId = "", ...toolId] = this.#key.split(" ");
     const reason = decision === "deny" ? this.#reason.value.trim() : "";
-    // A second click may come before the next frame shows the effect of this one.
+    // A second click may come before the next animation frame shows the effect of this one.
     this.#call = { ...this.#call, isDeciding: true };
-    // A focused button that is disabled loses the focus with the next frame, perhaps before `render` checks it.
+    // A focused button that is disabled loses the focus in the next animation frame, perhaps before `render` checks the
+    // focus.
     if (this.#box.contains(focusedBeside(this.#box))) this.#box.focus();
     this.#arm(this.#isArmed);
     this.#decide(turnId, toolId.join(" "), { decision, remember, reason });

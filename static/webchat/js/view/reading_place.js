@@ -1,15 +1,18 @@
-/** The reading position in the transcript, and the turns around it that have elements. */
+/** Tracks the reading position in the transcript, and determines which turns around it have elements. */
 
 /** @typedef {import("../state/types.js").Turn} Turn */
 
 /** The maximum distance from the end at which a person is reading the newest line. */
 const STICK_PX = 80;
-/** The share of the screen for a long message. The rest scrolls out of view, so that its answer is visible. */
+/**
+ * The share of the screen that a long message fills. The rest of it is scrolled out of view, so that the answer is
+ * visible.
+ */
 const MESSAGE_SHARE = 0.5;
 
 /** @typedef {"end"|"turn"|"own"} Place */
 
-/** Keeps the position while lines are added. The current turn moves to the top, and its answer grows below it. */
+/** Keeps the reading position while lines are added. A new turn moves to the top, and its answer grows below it. */
 export class ReadingPlace {
   #scroller;
   /** @type {Place} */
@@ -27,7 +30,7 @@ export class ReadingPlace {
     return this.#place === "own";
   }
 
-  /** Whether there are unread lines below the screen. */
+  /** Whether the current turn has lines below the screen that the person has not reached. */
   get hasMore() {
     const last = this.#turn?.lastElementChild;
     return this.#place !== "end" && last != null && edges(last).bottom > edges(this.#scroller).bottom + 1;
@@ -45,7 +48,11 @@ export class ReadingPlace {
     if (this.#turn) this.#giveRoom(this.#turn);
   }
 
-  /** Keep the position after lines were added; `isNew`: the turn began while the page was open. @param {HTMLElement|null} turn @param {boolean} isNew */
+  /**
+   * Keep the position after lines were added. `isNew` says that the turn began while the page was open.
+   * @param {HTMLElement|null} turn
+   * @param {boolean} isNew
+   */
   settle(turn, isNew) {
     if (turn !== this.#turn) {
       this.#turn?.classList.remove("has-room");
@@ -61,7 +68,10 @@ export class ReadingPlace {
     if (this.#place !== "own") this.#scroll();
   }
 
-  /** Only a scroll by the person changes the position, because new lines also change the distance from the end. */
+  /**
+   * Update the position after the person has scrolled. Without scrolling it stays the same, even if new lines change
+   * the distance to the end.
+   */
   moved() {
     const { scrollTop } = this.#scroller;
     const distance = scrollTop - this.#lastTop;
@@ -72,7 +82,7 @@ export class ReadingPlace {
     else if (rest > 1) this.#place = "own";
   }
 
-  /** Reserve a screen of space below the turn for its answer. @param {HTMLElement} turn */
+  /** Reserve the height of a screen for the turn, so that its answer has room. @param {HTMLElement} turn */
   #giveRoom(turn) {
     turn.classList.add("has-room");
   }
@@ -81,7 +91,7 @@ export class ReadingPlace {
     return this.#scroller.scrollHeight - this.#scroller.clientHeight;
   }
 
-  /** Whether the turn with its space ends at the end of the screen. */
+  /** Whether the turn and its answer fit into the space that is reserved for them. */
   get #isTurnShort() {
     return this.#turn?.classList.contains("has-room") === true && this.#topOfTurn(this.#turn) > this.#end - STICK_PX;
   }
@@ -105,18 +115,24 @@ export class ReadingPlace {
 /** @param {Element} part */
 const edges = (part) => part.getBoundingClientRect();
 
-/** @typedef {Readonly<{from: number, to: number}>} Range `to` is after the last one. */
+/** @typedef {Readonly<{from: number, to: number}>} Range The range excludes `to`. */
 
-/** The maximum total weight of the turns with elements. A message and a call weigh one each. */
+/** The maximum total weight of the turns that have elements. Each turn and each of its items weigh one. */
 export const MAX_WEIGHT = 120;
-/** The estimated height of a turn that was never drawn: its header, and each of its rows. */
+/** The estimated height of a turn that was never drawn is that of its header plus that of each of its items. */
 const HEAD_PX = 60;
 const ROW_PX = 90;
 
 /** @param {Turn} turn */
 const weightOf = (turn) => 1 + turn.items.length;
 
-/** The turns on both sides of one turn, as many as the weight allows. At an end, the other side gets the rest. @param {ReadonlyArray<Turn>} turns @param {number} centre @returns {Range} */
+/**
+ * Return the range of turns on both sides of a turn, as large as the weight allows. If one side reaches its end, the
+ * other side gets the rest.
+ * @param {ReadonlyArray<Turn>} turns
+ * @param {number} centre
+ * @returns {Range}
+ */
 export function rangeAround(turns, centre) {
   const middle = turns[centre];
   if (!middle) return { from: 0, to: 0 };
@@ -135,7 +151,7 @@ export function rangeAround(turns, centre) {
   return { from, to };
 }
 
-/** The last measured heights of turns. */
+/** The last measured heights of the turns. */
 export class TurnHeights {
   /** @type {Map<string, number>} */
   #heights = new Map();
@@ -152,7 +168,11 @@ export class TurnHeights {
     return height;
   }
 
-  /** The turn at this distance from the top. @param {ReadonlyArray<Turn>} turns @param {number} distance */
+  /**
+   * Return the position of the turn at this distance from the top.
+   * @param {ReadonlyArray<Turn>} turns
+   * @param {number} distance
+   */
   at(turns, distance) {
     let height = 0;
     const place = turns.findIndex((turn) => {

@@ -1,8 +1,8 @@
-/** The sign-out form. It also works on a page that is older than the last sign-in. */
+/** Makes the sign-out form work even on a page that is older than the last sign-in. */
 
 import { renewToken } from "../net/api.js";
 
-/** Submit the form with the current CSRF token. */
+/** Fetch the current CSRF token before the form is submitted. */
 export function listenToSignOut() {
   const form = document.getElementById("sign-out");
   if (!(form instanceof HTMLFormElement)) return;

@@ -1,15 +1,21 @@
 /**
- * "Stop the task?" is asked before a message is sent that begins with a cancel word while something runs. A similar question
- * asks whether "yes" or "no" answers the open question. There is no time limit.
+ * Asks "Stop the task?" before a message is sent that begins with a cancel word while something is running. A similar
+ * question asks whether "yes" or "no" is the answer to the open question. Neither has a time limit.
  */
 
 import { byId, setText } from "./dom.js";
 
 /** @typedef {import("./dom.js").Root} Root */
-/** @typedef {Readonly<{send: () => void, keep: () => void, drop?: () => void}>} DoubtfulMessage `keep` is called if it is not sent, `drop` if it was an answer. */
-/** @typedef {Readonly<{title: string, label: string, about: string, act: () => void}>} OtherMeaning `about`: the question that it answers. */
+/**
+ * @typedef {Readonly<{send: () => void, keep: () => void, drop?: () => void}>} DoubtfulMessage `keep` is called if the
+ * message is not sent, and `drop` if it had the other meaning.
+ */
+/**
+ * @typedef {Readonly<{title: string, label: string, about: string, act: () => void}>} OtherMeaning `about` is the key
+ * of the question that the message may answer.
+ */
 
-/** Ignore input for this long, because a second Enter or click was meant for the sent message. */
+/** Ignore input for this long, because a second Enter or click was meant for the message form. */
 const ARMED_AFTER_MS = 500;
 
 export class StopQuestion {
@@ -71,17 +77,20 @@ export class StopQuestion {
     this.#stop.focus();
   }
 
-  /** Close the question without sending if the turn has ended, because there is nothing to stop. */
+  /** Close the question without sending the message. */
   dismiss() {
     this.#take()?.keep();
   }
 
-  /** Close it if the open question is gone, because there is nothing to answer. @param {string} key the key of the open question */
+  /**
+   * Close the question if it is about an answer to a question that is no longer open.
+   * @param {string} key the key of the open question
+   */
   dismissUnless(key) {
     if (this.#meaning.about && this.#meaning.about !== key) this.dismiss();
   }
 
-  /** Close it without an answer and without moving the focus. @returns {boolean} whether it was open */
+  /** Close the question without an answer and without moving the focus. @returns {boolean} whether it was open */
   closeOpen() {
     const isOpen = this.#message !== null;
     this.dismiss();

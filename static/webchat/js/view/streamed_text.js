@@ -1,4 +1,4 @@
-/** The streaming answer: its finished blocks as HTML of the server, then the growing block. */
+/** Shows a streaming answer: the finished blocks as HTML from the server, and then the block that is still growing. */
 
 import { renderedLength } from "../state/turns.js";
 import * as markdown from "../vendor/streaming-markdown.js";
@@ -10,7 +10,10 @@ import { element, sanitisedNodes } from "./dom.js";
 /** @typedef {import("../state/types.js").Turn} Turn */
 /** @typedef {import("./i18n.js").I18n} I18n */
 
-/** The content of an element. @type {WeakMap<Element, {blocks: ReadonlyArray<Block>, growing: GrowingMarkdown}>} */
+/**
+ * The blocks and the growing block that each element shows.
+ * @type {WeakMap<Element, {blocks: ReadonlyArray<Block>, growing: GrowingMarkdown}>}
+ */
 const shownIn = new WeakMap();
 
 /** @param {I18n} i18n */
@@ -21,7 +24,12 @@ export function streamedText(i18n) {
   return text;
 }
 
-/** Append blocks and text instead of replacing them, so that a selection stays. @param {Element} target @param {Turn} turn @param {I18n} i18n */
+/**
+ * Draw the streaming text. New blocks and text are appended, so that a selection is kept.
+ * @param {Element} target
+ * @param {Turn} turn
+ * @param {I18n} i18n
+ */
 export function drawStreamedText(target, turn, i18n) {
   const shown = shownIn.get(target);
   if (!shown) return;
@@ -36,7 +44,7 @@ export function drawStreamedText(target, turn, i18n) {
 }
 
 /**
- * Finish the text when its message is complete or lost. A beginning that is already shown stays.
+ * Show the whole text when its message is complete or lost. The part that is already shown is kept.
  * @param {Element} target
  * @param {Pick<TextItem, "html"|"unstored">} item
  * @param {I18n} i18n
@@ -49,7 +57,11 @@ export function finishStreamedText(target, item, i18n) {
   } else target.replaceChildren(...answerNodes(item, i18n));
 }
 
-/** An answer, with the unrendered rest if it was lost. @param {Pick<TextItem, "html"|"unstored">} item @param {I18n} i18n */
+/**
+ * Return the nodes of an answer. If its message was lost, they include the part that the server did not render.
+ * @param {Pick<TextItem, "html"|"unstored">} item
+ * @param {I18n} i18n
+ */
 export function answerNodes({ html, unstored }, i18n) {
   const nodes = nodesOf(html, i18n);
   if (!unstored?.trim()) return nodes;
@@ -96,17 +108,17 @@ const TAGS = new Map([
   [Token.Link, "span"],
   [Token.Image, "span"],
 ]);
-const DEEPEST = 32; // deeper levels become text, because some browsers crash on thousands of nested elements
-// Excludes characters that change the direction of the following text.
+const DEEPEST = 32; // deeper levels become text, because thousands of nested elements crash some browsers
+// The pattern excludes characters that change the direction of the text after them.
 const SAFE = /^(?:https?:\/\/|mailto:)[^\s<>"\u200e\u200f\u202a-\u202e\u2066-\u2069]+$/i;
-/** Places where the character that the parser holds back is always text. */
+/** The tokens inside which the character that the parser holds back can be shown as text. */
 const HOLDS_TEXT = new Set([...TAGS.keys(), Token.Code_Fence, Token.Code_Block, Token.Table_Cell, markdown.MAYBE_URL]);
 const PLAIN = /^[\p{L}\p{N}.,;:?'"%/]$/u;
 const PLAIN_IN_CODE = /^[^`\n]$/u;
 
 /**
- * Renders the unfinished block with a third-party parser. Only the tags listed above become elements; everything else is
- * text. The server's HTML replaces the block when it is finished.
+ * Renders the unfinished block with a third-party parser. Only tokens with a known tag become elements, and everything
+ * else is text. When the block is finished, the server's HTML replaces it.
  */
 class GrowingMarkdown {
   element = element("div", { class: "growing-text" });
@@ -115,7 +127,7 @@ class GrowingMarkdown {
   /** @type {Array<{token: number, node: HTMLElement, href: string}>} */
   #open = [];
   #parser = this.#newParser();
-  /** The last character, which the parser has not processed yet. */
+  /** The last character, which the parser still holds back. */
   #last = document.createTextNode("");
 
   /** @param {I18n} i18n */
@@ -168,7 +180,10 @@ class GrowingMarkdown {
     this.#open.push({ token, node: node ?? /** @type {HTMLElement} */ (this.#parent), href: "" });
   }
 
-  /** @param {number} token @returns {HTMLElement|null} the element for the following text; null = the surrounding element */
+  /**
+   * @param {number} token
+   * @returns {HTMLElement|null} the element for the text that follows, or null for the surrounding element
+   */
   #newNode(token) {
     const parent = this.#parent;
     const tag = TAGS.get(token);
@@ -187,7 +202,7 @@ class GrowingMarkdown {
         parent.append("☐ ");
         return null;
       case Token.Equation_Block:
-      case Token.Equation_Inline: // the server renders none
+      case Token.Equation_Inline: // the server does not render equations
         parent.append("$");
         return null;
     }
@@ -199,7 +214,10 @@ class GrowingMarkdown {
     return node;
   }
 
-  /** Render it like the server does, so that nothing moves when the server's HTML replaces it. @param {Parent} parent */
+  /**
+   * Add a code block with the same structure as the server's, so that nothing moves when the server's HTML replaces it.
+   * @param {Parent} parent
+   */
   #addCode(parent) {
     const code = element("code");
     const head = element("div", { class: "code-head" }, element("span", { class: "code-language" }));
@@ -214,7 +232,7 @@ class GrowingMarkdown {
     if (last?.token === Token.Equation_Block || last?.token === Token.Equation_Inline) this.#parent.append("$");
     if (last?.token !== Token.Link || last.node === this.#parent) return;
     if (last.node.tagName !== "A") {
-      // brackets without a link target are text
+      // brackets without a valid link target are text
       last.node.prepend("[");
       last.node.append(last.href ? `](${last.href})` : "]");
     }

@@ -1,4 +1,4 @@
-/** Sub-agents on the page: the link to their conversation, and their report. */
+/** Shows sub-agents: the links to their conversations, and their reports. */
 
 import { element, sanitisedNodes, setText } from "./dom.js";
 
@@ -15,7 +15,11 @@ export function linkTo(link, subAgent, { i18n, pageOf }) {
   link.setAttribute("aria-label", i18n.text("sub_agent_open", { agent: subAgent.agent }));
 }
 
-/** The report of a sub-agent, folded like a result because the agent answers it. @param {ReportItem} item @param {View} view */
+/**
+ * Return the report of a sub-agent. It is collapsed like a result, because it is meant for the agent.
+ * @param {ReportItem} item
+ * @param {View} view
+ */
 export function reportNode(item, view) {
   const { i18n } = view;
   const key = `report_${item.status}`;

@@ -1,4 +1,7 @@
-/** `<tool-call>`: one tool call in one line, with its running time, limit and Cancel button (V2), and more details when opened. */
+/**
+ * Defines `<tool-call>`, which shows a call in one line with its running time, limit and Cancel button (V2), and
+ * details when it is opened.
+ */
 
 import { resultAddress } from "../net/api.js";
 import { isAsked } from "../state/calls.js";
@@ -39,7 +42,10 @@ const ICON_OF = {
 };
 let count = 0;
 
-/** Fires `tool-call-cancel`, `tool-call-extend`, `tool-call-stop-work` and `tool-call-result`, all with `{turnId, toolId}` in `detail`. */
+/**
+ * The card of a call. It fires `tool-call-cancel`, `tool-call-extend`, `tool-call-stop-work` and `tool-call-result`,
+ * all with `turnId` and `toolId` in `detail`.
+ */
 export class ToolCallElement extends HTMLElement {
   /** @type {Call|null} */
   #call = null;
@@ -93,7 +99,7 @@ export class ToolCallElement extends HTMLElement {
     this.#events.abort();
   }
 
-  /** Request the cancel of the call, if that is possible now. */
+  /** Request a cancel of the call or of its background work, if that is possible now. */
   cancel() {
     const call = this.#call;
     if (call?.work) return this.#fire("tool-call-stop-work", { turnId: call.work.turnId });
@@ -136,7 +142,12 @@ export class ToolCallElement extends HTMLElement {
     this.#label(view.i18n.text("card_label", { tool: toolLabel(call), state: spoken }));
   }
 
-  /** The background work of the call, until it has ended too. @param {Call} call @param {import("../state/types.js").Work} work @param {View} view */
+  /**
+   * Show the background work of the call, which continues after the call has ended.
+   * @param {Call} call
+   * @param {import("../state/types.js").Work} work
+   * @param {View} view
+   */
   #showWork(call, work, view) {
     this.dataset.tier = "";
     this.#showShare(0, null);
@@ -173,7 +184,8 @@ export class ToolCallElement extends HTMLElement {
     const focused = focusedBeside(this);
     const isStopping = call.stoppingAt !== null;
     const tool = toolLabel(call);
-    // The question already has a Deny button, so the card needs no Cancel button. The key still cancels.
+    // The question already has a Deny button, so the card needs no Cancel button. The keyboard shortcut still cancels
+    // the call.
     this.#cancel.hidden = !call.work && (!canBeCancelled(call) || isAsked(call));
     this.#cancel.disabled = isStopUnderWay(call.work ?? call, { now, frozenAt });
     const [text, label] = cancelTexts(call);
@@ -188,7 +200,11 @@ export class ToolCallElement extends HTMLElement {
     if (isLost || (focused === this.#extend && this.#extend.hidden)) this.focus();
   }
 
-  /** The elapsed share of the limit, or null without a limit. @param {number} elapsed @param {number|null} timeoutMs */
+  /**
+   * Show the elapsed share of the limit as a bar, unless there is no limit.
+   * @param {number} elapsed
+   * @param {number|null} timeoutMs
+   */
   #showShare(elapsed, timeoutMs) {
     this.#bar.hidden = elapsed === 0 || !timeoutMs;
     if (this.#bar.hidden || !timeoutMs) return;
@@ -240,13 +256,20 @@ export class ToolCallElement extends HTMLElement {
   }
 }
 
-/** The look of the card, which stays active while background work of the call continues. @param {Call} call */
+/**
+ * Return the status that the card shows. It stays active while background work of the call continues.
+ * @param {Call} call
+ */
 function shownStatus({ status, stoppingAt, work }) {
   if ((work ?? { stoppingAt }).stoppingAt !== null) return "cancelling";
   return work ? "running" : status;
 }
 
-/** The text and accessible name of its button. @param {Call} call @returns {[string, string]} */
+/**
+ * Return the keys of the text and the accessible name of the cancel button.
+ * @param {Call} call
+ * @returns {[string, string]}
+ */
 function cancelTexts(call) {
   if (call.work) return ["stop_work", "stop_agent"];
   return canOnlyBeLeft(call) ? ["stop_waiting", "stop_waiting_for"] : ["cancel", "cancel_tool"];

@@ -1,4 +1,7 @@
-/** `<tool-step>`: the calls of one step in one block with a header. After the turn, successful calls are folded. */
+/**
+ * Defines `<tool-step>`, a block with a header for the calls of one step. After the turn, successful calls are
+ * collapsed.
+ */
 
 import { elapsedOf, isCallOver, isTurnOver } from "../state/status.js";
 import { element, focusedBeside, icon, placeAfter, setText } from "./dom.js";
@@ -8,7 +11,7 @@ import { ToolCallElement } from "./tool_call.js";
 /** @typedef {import("../state/types.js").Turn} Turn */
 /** @typedef {import("./dom.js").View} View */
 
-/** This many hidden cards are cheap to keep. */
+/** Up to this many hidden cards are created anyway, because they are cheap. */
 const FEW = 8;
 
 let count = 0;
@@ -25,9 +28,13 @@ export class ToolStepElement extends HTMLElement {
   #turnId = "";
   /** @type {View|null} */
   #view = null;
-  /** The viewer for whom the cards were drawn. @type {View|null} */
+  /** The view with which the cards were last drawn. @type {View|null} */
   #drawnFor = null;
-  /** The person's choice to fold or unfold. Until then the block decides itself. @type {boolean|null} */
+  /**
+   * Whether the person has expanded the block, or null if the person has not clicked yet. Then the turn's status
+   * decides.
+   * @type {boolean|null}
+   */
   #isOpen = null;
 
   connectedCallback() {
@@ -64,7 +71,7 @@ export class ToolStepElement extends HTMLElement {
     this.#fold();
   }
 
-  /** The cards. Those of a large folded block are created when they are needed. @param {View} view */
+  /** Draw the cards. Those of a large collapsed block are created only when they are needed. @param {View} view */
   #drawCards(view) {
     const isFolded = this.#calls.length > FEW && this.#canFold && !this.#isShown();
     /** @type {ToolCallElement|null} */
@@ -101,7 +108,7 @@ export class ToolStepElement extends HTMLElement {
     setText(this.#words, words.filter(Boolean).join(" · "));
   }
 
-  /** Whether all cards are shown. */
+  /** Return whether the block is expanded, so that all cards are shown. */
   #isShown() {
     return this.#isOpen ?? !this.#isOver;
   }
@@ -118,20 +125,27 @@ export class ToolStepElement extends HTMLElement {
     }
   }
 
-  /** Keep a card open if the person is reading it when the turn ends. @param {ToolCallElement} card */
+  /**
+   * Return whether the person is reading a card, which then stays visible when the turn ends.
+   * @param {ToolCallElement} card
+   */
   #isLookedAt(card) {
     return this.#isOpen === null && (card.isOpen || card.contains(focusedBeside(card)));
   }
 }
 
-/** Fold successful calls. Failed calls and background work stay visible. @param {Call} call */
+/** Return whether a call can be collapsed. Failed calls and background work stay visible. @param {Call} call */
 const isFine = ({ status, work }) => status === "succeeded" && !work;
 
 /** @param {ReadonlyArray<Call>} calls @param {ReadonlyArray<Call>} before */
 const isSame = (calls, before) =>
   calls.length === before.length && calls.every((call, place) => call === before[place]);
 
-/** Whether the viewer and the state of the clocks are unchanged. @param {View} view @param {View|null} before */
+/**
+ * Return whether two views have the same viewer and the same state of the clocks.
+ * @param {View} view
+ * @param {View|null} before
+ */
 const isSameView = (view, before) => view.viewer === before?.viewer && view.frozenAt === before.frozenAt;
 
 /** @param {Call} call */

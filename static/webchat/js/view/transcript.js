@@ -1,4 +1,7 @@
-/** `<chat-transcript>`: the conversation, turn by turn. Redraws only changed turns and follows the newest line. */
+/**
+ * Defines `<chat-transcript>`, which shows the turns of a conversation, redraws only those that have changed, and
+ * follows the newest line.
+ */
 
 import { activeTurn } from "../state/reducer.js";
 import { isCallOver, isWithdrawn } from "../state/status.js";
@@ -14,9 +17,9 @@ import { drawParts } from "./turn_section.js";
 /** @typedef {import("./turn_section.js").Drawn} Drawn */
 /** @typedef {import("./tool_step.js").ToolStepElement} ToolStepElement */
 
-/** The gap between turns. */
+/** The gap between two turns. */
 const GAP_PX = 32;
-/** This many of the last turns are always drawn, even if they are not visible. */
+/** The browser may skip rendering all turns but this many of the last ones while they are out of sight. */
 const AT_HAND = 2;
 
 /** Draws the turns of `State.turns` near the reading position, and the messages that are still being sent. */
@@ -32,9 +35,9 @@ export class ChatTranscriptElement extends HTMLElement {
   #above = element("div", { class: "transcript-gap", "aria-hidden": "true", hidden: "" });
   #below = element("div", { class: "transcript-gap", "aria-hidden": "true", hidden: "" });
   #heights = new TurnHeights();
-  /** The last drawn state and its viewer. @type {{state: State, view: View}|null} */
+  /** The state and the view that were last drawn. @type {{state: State, view: View}|null} */
   #last = null;
-  /** The turn around which turns are drawn; null = the last one. @type {string|null} */
+  /** The id of the turn around which turns are drawn, or null for the last turn. @type {string|null} */
   #centre = null;
   #isMoving = false;
   /** The turns whose earlier versions are shown. @type {Set<string>} */
@@ -42,7 +45,7 @@ export class ChatTranscriptElement extends HTMLElement {
   /** @type {number|null} */
   #earliest = null;
   #events = new AbortController();
-  /** Observes the height, which changes with the running bar, a growing message and a phone's keyboard. */
+  /** Observes the height, which changes with the running bar, a growing message field and the keyboard of a phone. */
   #resized = new ResizeObserver(() => this.#place.keep());
 
   /** Whether there are unread lines below the screen. */
@@ -66,7 +69,7 @@ export class ChatTranscriptElement extends HTMLElement {
     this.addEventListener("scroll", () => this.#moved(), { signal: this.#events.signal, passive: true });
     this.addEventListener("turn-versions", (event) => this.#toggle(event), { signal: this.#events.signal });
     this.#resized.observe(this);
-    this.querySelector(":scope > .outbox")?.remove(); // if this element is a clone
+    this.querySelector(":scope > .outbox")?.remove(); // it exists already if this element is a clone
     this.append(this.#above, this.#below, this.#pendingMessages);
   }
 
@@ -81,7 +84,11 @@ export class ChatTranscriptElement extends HTMLElement {
     this.#place.toEnd();
   }
 
-  /** Show a message as sent. Queued messages are shown above the composer instead, unless they cannot be sent. @param {State} state */
+  /**
+   * Scroll to a message that was just sent. Queued messages are shown above the composer, but here while the connection
+   * is down.
+   * @param {State} state
+   */
   showSent(state) {
     if (activeTurn(state) === null) this.showNext();
     else if (state.connection.frozenAt !== null) this.follow();
@@ -107,7 +114,11 @@ export class ChatTranscriptElement extends HTMLElement {
     this.#isShown = state.phase === "ready";
   }
 
-  /** Draw the turns around the reading position. Placeholders have the height of the others. @param {State} state @param {View} view */
+  /**
+   * Draw the turns around the reading position. Placeholders have the total height of the others.
+   * @param {State} state
+   * @param {View} view
+   */
   #renderTurns(state, view) {
     const { turns } = state;
     const place = this.#centre === null ? -1 : turns.findIndex(({ id }) => id === this.#centre);
@@ -133,7 +144,7 @@ export class ChatTranscriptElement extends HTMLElement {
   /** @param {ReadonlySet<string>} kept the turns that keep their elements @param {ReadonlySet<string|undefined>} aside the turns whose elements are kept outside the page */
   #leaveOut(kept, aside) {
     const removed = [...this.#drawn].filter(([id, { section }]) => !kept.has(id) && section.isConnected);
-    const heights = removed.map(([, { section }]) => section.offsetHeight); // read all heights before the first change
+    const heights = removed.map(([, { section }]) => section.offsetHeight); // all heights are read before the first change, so that the layout is computed only once
     for (const [place, [id, { section }]] of removed.entries()) {
       const height = heights[place] ?? 0;
       this.#heights.note(id, height > 0 ? height + GAP_PX : 0);
@@ -164,7 +175,7 @@ export class ChatTranscriptElement extends HTMLElement {
     return isNear(this.#above) || isNear(this.#below);
   }
 
-  /** Keep the elements of an edited or selected text. */
+  /** Whether a text is being edited or is selected, so that its elements must be kept. */
   get #isHeld() {
     return hasEditor(this) || hasMarked(this);
   }
@@ -189,7 +200,11 @@ export class ChatTranscriptElement extends HTMLElement {
     if (anchor?.part.isConnected) this.scrollTop += topOf(anchor.part) - anchor.top;
   }
 
-  /** The running turn, or else the last one. Unsent messages are below it. @param {State} state @returns {HTMLElement|null} */
+  /**
+   * Return the element of the current turn: the active one, or else unsent messages, or else the last turn.
+   * @param {State} state
+   * @returns {HTMLElement|null}
+   */
   #turnAtHand(state) {
     const active = activeTurn(state);
     if (active === null && state.pendingMessages.length > 0) return this.#pendingMessages;
@@ -197,7 +212,7 @@ export class ChatTranscriptElement extends HTMLElement {
     return (turn && this.#drawn.get(turn.id)?.section) ?? null;
   }
 
-  /** The turn at the reading position, which stays in place while earlier messages are inserted above it. */
+  /** Return the first visible part of a turn, which stays in place while turns are inserted above it. */
   #anchor() {
     const edge = this.getBoundingClientRect().top;
     const parts = [...this.querySelectorAll(".turn > *")];
@@ -212,7 +227,7 @@ export class ChatTranscriptElement extends HTMLElement {
     for (const step of this.querySelectorAll(live)) /** @type {ToolStepElement} */ (step).tick(view);
   }
 
-  /** Place replaced turns, hidden, above the turn that replaced them. */
+  /** Show or hide the replaced turns above the turn that replaced them. */
   #fold() {
     /** @type {HTMLElement[]} */
     let group = [];
@@ -284,7 +299,7 @@ export class ChatTranscriptElement extends HTMLElement {
   }
 }
 
-/** The agent that last answered before a turn. @param {ReadonlyArray<Turn>} turns @param {number} place */
+/** Return the agent that last answered before a turn. @param {ReadonlyArray<Turn>} turns @param {number} place */
 const agentBefore = (turns, place) =>
   turns.slice(0, place).findLast(({ agent, replacedBy }) => agent && !replacedBy)?.agent ?? "";
 

@@ -1,4 +1,6 @@
-/** The section of one turn: its messages, cards and ending. Elements are kept while their content stays. */
+/**
+ * Draws the section of a turn: its messages, cards and ending. Elements are kept while their content stays the same.
+ */
 
 import { isTurnOver } from "../state/status.js";
 import { attachmentsOf } from "../state/turns.js";
@@ -16,7 +18,8 @@ import { ToolStepElement } from "./tool_step.js";
 /** @typedef {import("./dom.js").View} View */
 /**
  * @typedef {Readonly<{turn: Turn, viewer: string, frozen: boolean, section: HTMLElement,
- *   parts: Map<string, HTMLElement>, newAgent: string}>} Drawn `newAgent`: the agent that answers from here on, if it changed.
+ *   parts: Map<string, HTMLElement>, newAgent: string}>} Drawn `newAgent` is the agent that answers from this turn on, or
+ *   empty if it has not changed.
  */
 
 /** @param {Drawn} drawn @param {View} view */
@@ -41,7 +44,7 @@ export function drawParts(drawn, view) {
   const repairs = parts.get("repairs");
   if (repairs) setText(repairs, view.i18n.count("history_repaired", turn.repairs));
   const answers = turn.acknowledgements.map((answer, place) => commandNode(drawn, answer, place, view));
-  const actionsKey = `actions ${turn.items.length}`; // earlier messages may add more of the answer
+  const actionsKey = `actions ${turn.items.length}`; // when earlier messages are loaded, more of the answer may be added
   const actions = hasOutcome(turn) ? [part(parts, actionsKey, () => answerActions(turn, view.i18n))] : [];
   const children = [...headNodes(drawn, view), ...nodes, ...(note ? [note] : []), ...actions, ...answers];
   for (const child of [...section.children]) if (!children.includes(/** @type {HTMLElement} */ (child))) child.remove();
@@ -54,7 +57,7 @@ export function drawParts(drawn, view) {
   }
 }
 
-/** The lines above a message. @param {Drawn} drawn @param {View} view @returns {HTMLElement[]} */
+/** Return the lines above the messages of a turn. @param {Drawn} drawn @param {View} view @returns {HTMLElement[]} */
 function headNodes({ turn, parts, newAgent }, { i18n }) {
   const head = [];
   if (newAgent) {
@@ -82,7 +85,7 @@ function part(parts, key, make) {
   return created;
 }
 
-/** The items of a turn, with the calls of each step grouped. @param {ReadonlyArray<Item>} items @returns {Array<[Item, ...Item[]]>} */
+/** Return the items of a turn, with the calls of each step grouped. @param {ReadonlyArray<Item>} items @returns {Array<[Item, ...Item[]]>} */
 function steps(items) {
   /** @type {Array<[Item, ...Item[]]>} */
   const groups = [];
@@ -136,7 +139,7 @@ function textNode({ turn, parts }, item, { i18n, fileUrl = "" }) {
   });
 }
 
-/** The streaming text. @param {Drawn} drawn @param {View} view */
+/** Return the article with the streaming text. @param {Drawn} drawn @param {View} view */
 function partialNode({ turn, parts }, { i18n }) {
   const article = part(parts, "partial", () => {
     const created = messageArticle("agent", "", i18n);
@@ -148,7 +151,7 @@ function partialNode({ turn, parts }, { i18n }) {
   return article;
 }
 
-/** What the model has thought or summarised, folded because the conversation has the rest. */
+/** Return a collapsed element for the model's thoughts or its summary. */
 const thoughtsFold = () =>
   element(
     "details",
@@ -165,7 +168,13 @@ function showThoughts(fold, title, text) {
   return fold;
 }
 
-/** Reuse the fold in which they streamed, open or closed. @param {Drawn["parts"]} parts @param {import("../state/types.js").ThoughtsItem} item @param {View} view */
+/**
+ * Return the element with finished thoughts. The element in which they streamed is reused, so that it stays open or
+ * closed.
+ * @param {Drawn["parts"]} parts
+ * @param {import("../state/types.js").ThoughtsItem} item
+ * @param {View} view
+ */
 function finishedThoughts(parts, { key, text, durationMs }, { i18n }) {
   const fold = part(parts, key, () => {
     const streamed = parts.get("thoughts");
@@ -176,7 +185,14 @@ function finishedThoughts(parts, { key, text, durationMs }, { i18n }) {
   return showThoughts(fold, i18n.text("thought_for", { time: i18n.wholeClock(seconds * 1000) }), text);
 }
 
-/** Reuse the elements of the streamed text for its message, so that the reading position and selection stay. @param {Turn} turn @param {TextItem} item @param {Drawn["parts"]} parts @param {import("./i18n.js").I18n} i18n */
+/**
+ * Return the article of the streamed text for its message, so that the reading position and selection are kept. Return
+ * null if there is none.
+ * @param {Turn} turn
+ * @param {TextItem} item
+ * @param {Drawn["parts"]} parts
+ * @param {import("./i18n.js").I18n} i18n
+ */
 function finishedArticle(turn, item, parts, i18n) {
   const article = parts.get("partial");
   if (!article || turn.partial || !isProse(item)) return null;
@@ -187,7 +203,11 @@ function finishedArticle(turn, item, parts, i18n) {
   return article;
 }
 
-/** In a sub-agent's conversation, the messages of its parent agent look like those of a person. @param {Turn} turn @param {TextItem} item */
+/**
+ * Return the author of a text. In a sub-agent's conversation, messages of the kind `user` come from the parent agent.
+ * @param {Turn} turn
+ * @param {TextItem} item
+ */
 const authorOf = (turn, { kind }) => (kind === "user" && turn.source === "agent" ? "parent" : kind);
 
 /** @param {"user"|"parent"|"agent"} author @param {string} at @param {import("./i18n.js").I18n} i18n */
@@ -202,11 +222,18 @@ function messageArticle(author, at, i18n) {
   return element("article", { class: `message message-${place}`, "aria-label": messageLabel(author, at, i18n) });
 }
 
-/** A cancel word and its effect, as one chip. @param {Drawn} drawn @param {import("../state/types.js").Acknowledgement} answer @param {number} place @param {View} view @returns {HTMLElement} */
+/**
+ * Return a chip with a cancel word and its effect.
+ * @param {Drawn} drawn
+ * @param {import("../state/types.js").Acknowledgement} answer
+ * @param {number} place
+ * @param {View} view
+ * @returns {HTMLElement}
+ */
 function commandNode({ turn, parts }, { said, text, source }, place, { i18n }) {
   const endedCalls = Object.values(turn.calls).filter(({ endedBy }) => endedBy?.source === source);
   const isPlain = endedCalls.length > 0 && endedCalls.every(({ status }) => status === "cancelled");
-  // The answer to a spoken word is a sentence of the server that is also spoken.
+  // The acknowledgement of a spoken word is a sentence of the server, which is also spoken.
   const outcome = isPlain && source !== "voice" ? i18n.count("command_cancelled", endedCalls.length) : text;
   const chip = part(parts, `word ${place}`, () => {
     const article = messageArticle("user", "", i18n);
@@ -234,7 +261,12 @@ function endingNode(turn, { i18n, viewer }) {
   return note;
 }
 
-/** Sends the same message again as a new turn, only once. The stylesheet shows it only on the last turn. @param {Turn} turn @param {import("./i18n.js").I18n} i18n @param {"try_again"|"send_again"} key */
+/**
+ * Return the button that sends the same message again in a new turn. The style sheet shows it only on the last turn.
+ * @param {Turn} turn
+ * @param {import("./i18n.js").I18n} i18n
+ * @param {"try_again"|"send_again"} key
+ */
 function retryButton(turn, i18n, key) {
   const button = element("button", { class: `button turn-retry turn-${key}`, type: "button", text: i18n.text(key) });
   button.addEventListener("click", () => {
@@ -245,7 +277,11 @@ function retryButton(turn, i18n, key) {
   return button;
 }
 
-/** Continues in a new turn. Also shown only on the last turn. @param {Turn} turn @param {import("./i18n.js").I18n} i18n */
+/**
+ * Return the button that continues the turn in a new one. The style sheet shows it only on the last turn.
+ * @param {Turn} turn
+ * @param {import("./i18n.js").I18n} i18n
+ */
 function continueButton(turn, i18n) {
   const button = element("button", {
     class: "button turn-retry turn-continue",
@@ -258,7 +294,7 @@ function continueButton(turn, i18n) {
   return button;
 }
 
-/** Whether the agent is working but there is nothing to show yet. @param {Turn} turn */
+/** Return whether the agent is working but has nothing to show at the moment. @param {Turn} turn */
 function isThinking(turn) {
   if (isTurnOver(turn.status) || turn.status !== "running" || turn.partial || turn.thoughts) return false;
   return Object.values(turn.calls).every((call) => call.result !== null || call.durationMs !== null);

@@ -1,4 +1,4 @@
-/** The microphone: types or sends what is said, and speaks the answer to a spoken cancel word (C8). */
+/** The microphone: it inserts or sends spoken words, and speaks the acknowledgement of a spoken cancel word (C8). */
 
 import { browserStorage } from "../state/storage.js";
 import { EchoFilter, RestartPolicy } from "../state/voice.js";
@@ -15,10 +15,11 @@ import { VoiceLock } from "./voice_lock.js";
  *   onSaid: (text: string) => void,
  *   onDictated: (text: string) => void,
  *   signal: AbortSignal,
- * }>} VoiceParts `onSaid` gets each final transcript, never a partial one, and `onDictated` gets it instead unless the checkbox `sends` is ticked.
+ * }>} VoiceParts `onSaid` is called with each final transcript if the checkbox `sends` is ticked, and otherwise `onDictated`
+ *   is. Neither gets partial transcripts.
  */
 
-/** The used parts of the Web Speech API, which TypeScript's library lacks.
+/** The types of the Web Speech API that are used here. TypeScript's library lacks them.
  * @typedef {Readonly<{isFinal: boolean, 0: Readonly<{transcript: string}>}>} SpeechResult
  * @typedef {Event & Readonly<{resultIndex: number, results: ArrayLike<SpeechResult>}>} SpeechResultEvent
  * @typedef {EventTarget & {lang: string, continuous: boolean, interimResults: boolean, start(): void, stop(): void, abort(): void}} Recogniser
@@ -29,17 +30,22 @@ const TOLD_KEY = "webchat-voice-told";
 const SENDS_KEY = "webchat-voice-sends";
 const EARCONS = { listening: 660, off: 440, heard: 880 }; // Hz
 const EARCON_SECONDS = 0.08;
-/** Errors after which the microphone cannot restart automatically. */
+/** The errors after which the microphone is not restarted automatically. */
 const FINAL_ERRORS = new Set(["not-allowed", "service-not-allowed", "audio-capture", "language-not-supported"]);
 const ERRORS = new Set([...FINAL_ERRORS, "network", "no-speech", "phrases-not-supported"]);
 
 /** @typedef {"off"|"listening"|"hearing"} VoiceState */
 
-/** One microphone button. It is hidden without speech recognition, or if the chat is read-only. */
+/**
+ * The microphone button of a chat. It is hidden if the browser has no speech recognition, or if the chat is read-only.
+ */
 export class Voice {
   #parts;
   #echo = new EchoFilter();
-  /** The current utterance. Without a reference, Chromium drops its end event. @type {SpeechSynthesisUtterance|null} */
+  /**
+   * The current utterance. Without this reference, Chromium would not fire its end event.
+   * @type {SpeechSynthesisUtterance|null}
+   */
   #utterance = null;
   #restarts = new RestartPolicy();
   /** @type {Recogniser|null} */
@@ -47,7 +53,10 @@ export class Voice {
   /** @type {VoiceState} */
   #state = "off";
   #timer = 0;
-  /** Resume when the page is visible, unless the microphone was turned off elsewhere. @type {(() => void)|null} */
+  /**
+   * Turns the microphone on again when the page is visible, unless it was turned off in another tab meanwhile.
+   * @type {(() => void)|null}
+   */
   #comeBack = null;
   #lock = new VoiceLock(() => this.isOn && this.#rest(""));
   /** @type {AudioContext|null} */
@@ -61,7 +70,8 @@ export class Voice {
     parts.button.addEventListener("click", () => (this.isOn ? this.turnOff() : this.#press()), {
       signal: parts.signal,
     });
-    // The focus stays in the message field, where the next Enter sends and does not turn the microphone off.
+    // The focus stays in the message field, so that the next Enter sends the message and does not turn the microphone
+    // off.
     parts.button.addEventListener("mousedown", (event) => event.preventDefault(), { signal: parts.signal });
     parts.sends.addEventListener("change", () => this.#choose(), { signal: parts.signal });
     parts.signal.addEventListener("abort", () => {
@@ -74,7 +84,7 @@ export class Voice {
     this.#look();
   }
 
-  /** Listen only while visible, because speech in front of another page is not meant for this one. */
+  /** Listen only while the page is visible, because words in front of another page are not meant for this one. */
   #look() {
     if (document.visibilityState !== "visible") {
       this.#lock.release();
@@ -88,7 +98,7 @@ export class Voice {
     else this.#comeBack = null;
   }
 
-  /** A hidden tab may get its event after the newly visible tab. */
+  /** Turn the microphone on once no other tab uses it. A tab that is hidden may release it after this one is shown. */
   #waitForOthers() {
     this.#lock.wait(() => {
       if (browserStorage.getItem(STORAGE_KEY) === "on") this.#turnOn();
@@ -107,7 +117,7 @@ export class Voice {
     return wasOn;
   }
 
-  /** Remember whether to send what is said, or to type it. */
+  /** Store whether spoken words are sent, or inserted into the message field. */
   #choose() {
     const { sends } = this.#parts;
     if (sends.checked) browserStorage.setItem(SENDS_KEY, "yes");
@@ -142,7 +152,11 @@ export class Voice {
     speech.speak(utterance);
   }
 
-  /** An interrupted utterance reports its end later. @param {SpeechSynthesisUtterance} utterance @returns {boolean} whether it is the current utterance */
+  /**
+   * Handle the end of an utterance, unless another one has interrupted it.
+   * @param {SpeechSynthesisUtterance} utterance
+   * @returns {boolean} whether it is the current utterance
+   */
   #spoken(utterance) {
     if (utterance !== this.#utterance) return false;
     this.#utterance = null;
@@ -150,14 +164,14 @@ export class Voice {
     return true;
   }
 
-  /** Stop speaking, because something was stopped. */
+  /** Stop speaking, because the person says something or the microphone is turned off. */
   hush() {
     window.speechSynthesis?.cancel();
     this.#utterance = null;
     this.#echo.end(performance.now());
   }
 
-  /** Open the microphone automatically only if the person has already allowed it. */
+  /** Turn the microphone on automatically, but only if the person has already allowed its use. */
   async #turnOnIfAllowed() {
     try {
       const name = /** @type {PermissionName} */ ("microphone");
@@ -166,7 +180,7 @@ export class Voice {
       this.#comeBack = () => this.#waitForOthers();
       this.#look();
     } catch {
-      // A browser that does not support this permission query asks when the person presses the button.
+      // A browser that does not support this query asks for permission when the person presses the button.
     }
   }
 
@@ -175,7 +189,10 @@ export class Voice {
     this.#turnOn({ isPressed: true });
   }
 
-  /** Show the privacy note every time the microphone starts automatically. @param {{isPressed?: boolean}} [how] */
+  /**
+   * Turn the microphone on. If it starts automatically, or for the first time, show the privacy note.
+   * @param {{isPressed?: boolean}} [how]
+   */
   #turnOn({ isPressed = false } = {}) {
     const { sends } = this.#parts;
     this.#comeBack = null;
@@ -194,7 +211,7 @@ export class Voice {
     const recogniser = newRecogniser();
     this.#recogniser = recogniser;
     recogniser.addEventListener("start", () => this.#restarts.started(performance.now()), { signal });
-    // A released recogniser still reports the end of speech.
+    // A recogniser that was stopped may still report the end of speech.
     const shows = (/** @type {VoiceState} */ state) => () => recogniser === this.#recogniser && this.#show(state);
     recogniser.addEventListener("speechstart", shows("hearing"), { signal });
     recogniser.addEventListener("speechend", shows("listening"), { signal });
@@ -281,7 +298,10 @@ export class Voice {
     if (text) this.#parts.announcer.say({ text, urgent: false });
   }
 
-  /** Show interim words without an announcement, because they may still change. @param {string} text */
+  /**
+   * Show a text without an announcement. For interim words this is enough, because they may still change.
+   * @param {string} text
+   */
   #write(text) {
     setText(this.#parts.note, text);
     this.#parts.note.hidden = text === "";
@@ -289,7 +309,7 @@ export class Voice {
 
   /** @param {keyof typeof EARCONS} name */
   #earcon(name) {
-    // Browsers block sound and log a warning before the person interacts with the page.
+    // Before the person interacts with the page, browsers block sound and log a warning.
     if (typeof AudioContext === "undefined" || navigator.userActivation?.hasBeenActive === false) return;
     this.#audio ??= new AudioContext();
     const tone = new OscillatorNode(this.#audio, { frequency: EARCONS[name] });
@@ -300,7 +320,10 @@ export class Voice {
   }
 }
 
-/** Whether the person must press the button each time. @param {Element} button */
+/**
+ * Return whether the chat is embedded in another page, so that the microphone never turns on automatically.
+ * @param {Element} button
+ */
 const isEmbedded = (button) => button.getRootNode() !== document || window.parent !== window;
 
 /** @returns {(new () => Recogniser)|undefined} */
@@ -309,7 +332,7 @@ function recogniserClass() {
   return global.SpeechRecognition ?? global.webkitSpeechRecognition;
 }
 
-/** Use the browser's language, which may differ from the page's. */
+/** Return a recogniser for the browser's language, which may differ from the page's. */
 function newRecogniser() {
   const recogniser = new /** @type {new () => Recogniser} */ (recogniserClass())();
   recogniser.lang = navigator.language;

@@ -1,8 +1,8 @@
-/** The lock of the microphone. The visible chat whose button was pressed last holds it. */
+/** The lock for the microphone. The visible chat whose button was pressed last holds it. */
 
 const NAME = "webchat-voice";
 
-/** One chat's handle to the lock. Insecure pages have neither locks nor a microphone. */
+/** A chat's handle for the lock. Pages in an insecure context have neither locks nor a microphone. */
 export class VoiceLock {
   #onLost;
   #request = new AbortController();
@@ -40,7 +40,7 @@ export class VoiceLock {
     try {
       await navigator.locks?.request(NAME, options.steal ? options : { signal }, hold);
     } catch (error) {
-      // A browser that forbids storage also refuses all locks, so each chat listens on its own.
+      // If the browser forbids storage, it also refuses locks. Each chat then listens without a lock.
       const isStolen = error instanceof DOMException && error.name === "AbortError";
       if (isStolen && !signal.aborted) this.#onLost();
     }
