@@ -14,7 +14,7 @@ class PromptChange(StrEnum):
     """Why the model must read a conversation from the start again; a closed set.
 
     The first two are detected when the next prompt is read. The last three occur when a prompt does not fit into the
-    context window. `history_version.renew` records all others.
+    context window. `history_version.renew` records the others.
     """
 
     AGENT = "agent"  # another chat model or other instructions

@@ -1,7 +1,7 @@
 """Repairs the messages of a conversation, so that they are a valid history after any failure (H1 to H5).
 
 `repair` is pure and idempotent. It has three passes: *clean* each message on its own, *assign* each result to its call,
-and *build* the history, in which the user message after calls has one result per call, in call order. Leave out the
+and *build* the history, in which the user message after calls has one result per call, in call order. Do not pass the
 messages of a running turn, because its open calls are not orphans.
 """
 
@@ -41,7 +41,9 @@ class RepairKind(StrEnum):
 
 
 class Cause(NamedTuple):
-    """Why a call has no result or a turn was interrupted: a name for rows and the wire, and a clause for the model."""
+    """The reason that a call has no result or that a turn was interrupted: its `name` in rows and on the wire, and a
+    `clause` for the model.
+    """
 
     name: str
     clause: str
@@ -73,7 +75,7 @@ class Cause(NamedTuple):
 
 
 def _failed(error_code: str) -> str:
-    """Return what happened to a turn that failed with this code; empty for a server error."""
+    """Return a clause that says why a turn failed with this code; empty for a server error."""
     if error_code.startswith("chat_model_"):
         return _FAILURES.get(error_code, "the chat model could not be used")
     return _FAILURES.get(error_code, "")
@@ -233,7 +235,7 @@ def _user_problems(message: Message, *, open_ids: tuple[str, ...]) -> Iterator[s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedResult:
-    """A result with its origin: the position of its message and its index there; -1 for none."""
+    """A result with its origin: the position of its message and its index there; both are -1 for a synthetic result."""
 
     block: ToolResultBlock
     turn_id: str | None
@@ -283,7 +285,7 @@ def _claim(
     assigned: dict[CallKey, list[PlacedResult]],
     record: RepairRecord,
 ) -> None:
-    """Assign a misplaced result to the only open candidate; do not guess between two."""
+    """Assign a misplaced result if exactly one of the candidates is open; otherwise record its removal."""
     tool_id = result.block.tool_use_id
     # A call accepts a result unless it has a real one; a synthetic one may be replaced.
     open_calls = [
