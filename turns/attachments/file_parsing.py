@@ -1,4 +1,4 @@
-"""Reads attached files: detects the type, and opens the file in a limited worker process. Blocking.
+"""Reads attached files: detects the type, and opens the file in a limited worker process. All functions block.
 
 If bubblewrap is available, the worker runs in the sandbox for commands, without network or access to the server's
 files.
@@ -49,7 +49,7 @@ class ReadFile:
     text: str = ""
     width: int | None = None
     height: int | None = None
-    pages: int | None = None  # of a PDF; 0 = it cannot be opened
+    pages: int | None = None  # the number of pages of a PDF; 0 if it cannot be opened
 
 
 def read_file(
@@ -84,7 +84,7 @@ def read_file(
 
 
 def read_image(content: bytes, *, token: CancellationToken | None = None) -> ReadFile:
-    """Read a tool's image. Raise `AttachmentRejected` for anything else, including SVG."""
+    """Read a tool's image. Raise `AttachmentRejected` for anything that is not a supported image, including SVG."""
     if not media_type_of(content).startswith("image/"):
         kinds = [name for name in app_settings.ATTACHMENT_TYPES if name in IMAGE_TYPES]
         raise AttachmentRejected(f"It is none of these: {_kinds(kinds) or 'nothing is taken'}.")
@@ -133,7 +133,7 @@ def _ask_worker(
     seconds = app_settings.ATTACHMENT_TIMEOUT
     task = {"kind": kind, "seconds": math.ceil(seconds), "memory": MEMORY, **limits}
     libraries = _libraries()
-    # The interpreter outside a virtual environment, which may be in a private directory.
+    # Use the interpreter outside the virtual environment, because that may be in a private directory.
     python = os.path.realpath(sys.executable)
     command = sandboxed(
         (python, "-P", "-B", str(_WORKER), json.dumps(task)),
@@ -163,7 +163,7 @@ def _ask_worker(
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """Kill the worker and its sandbox, which may have started only partly."""
+    """Kill the worker and its sandbox, which may not have started completely."""
     if process.poll() is None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -1,6 +1,6 @@
 """A separate program that reads one untrusted file under resource limits.
 
-It gets the file on standard input and the task as JSON in its argument. It writes a line of JSON and then bytes to
+It receives the file on standard input and the task as JSON in its argument. It writes a line of JSON and then bytes to
 standard output. It imports nothing from this project.
 """
 

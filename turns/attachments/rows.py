@@ -61,7 +61,9 @@ def reserve(owner_id: Any, name: str, file: ReadFile, *, turn: Turn | None = Non
 
 
 def _check_room(own: "QuerySet[Attachment]", *, size: int, waiting: int | None) -> None:
-    """Check the quota; `waiting` files are added to the unsent ones; None = this file belongs to a message."""
+    """Raise `AttachmentRejected` if a quota is used up. `waiting` is the number of files that have not been stored yet;
+    None means that the new file is not an unsent one.
+    """
     total = own.aggregate(total=Sum("size"))["total"] or 0
     if total + size > app_settings.ATTACHMENT_QUOTA:
         raise AttachmentRejected(

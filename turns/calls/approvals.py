@@ -216,6 +216,6 @@ def is_known_host(host: str, *, turn: Turn) -> bool:
 
 
 def is_named_in(text: str, host: str) -> bool:
-    """Return whether text mentions exactly this host: neither a parent or subdomain nor a longer name with it."""
+    """Return whether a text mentions exactly this host, and not only a parent domain, a subdomain or a longer name."""
     pattern = rf"(?<![\w.@-])(?:www\.)?{re.escape(host)}(?![\w-]|\.\w)"
     return re.search(pattern, text, re.IGNORECASE) is not None

@@ -114,7 +114,7 @@ def describe(
     form: ApprovalRow | None = None,
     sub_agent: SubAgentTurn | None = None,
 ) -> Call:
-    """Return a call in wire format, as of the time `at` (None = now).
+    """Return a call in wire format, as of the time `at`, or as of now if it is None.
 
     `question` and `sub_agent` are the question about the call and the turn that the call started; the call's events
     do not show them.

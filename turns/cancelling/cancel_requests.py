@@ -27,7 +27,7 @@ ENDS_AFTER_STEP = Exists(
         turn=OuterRef("pk"), tool_id="", mode="after_step", settled_at=None
     )
 )
-"""Annotates turns with whether an accepted request ends them after their step."""
+"""An annotation of turns: whether an accepted request ends them after their current step."""
 
 
 def cancel_turns(
@@ -145,9 +145,9 @@ def settle(
     at: datetime,
     of_calls: Mapping[str, str] | None = None,
 ) -> None:
-    """Settle the open requests of a turn at this database time.
+    """Settle these requests for a turn at the database time `at`.
 
-    `of_calls` has, by id, the outcomes of calls that differ from the turn's.
+    `of_calls` contains the outcomes of calls, by id; `outcome` applies to all other requests.
     """
     outcomes = of_calls or {}
     _settle({it: outcomes.get(it.tool_id, outcome) for it in requests}, at=at)

@@ -423,7 +423,7 @@ class ToolTimeout(TurnEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult(CallEvent):
-    """A call has ended: sent exactly once for every call that started.
+    """A call has ended. The event is sent exactly once for each call, also for one that never started.
 
     `limit_reached` is the limit that ended it, if any. `timeout_source` is the source of its total limit; `hint` and
     `argument` mean that the agent requested it. `result` is the beginning of a result of `result_length` characters;

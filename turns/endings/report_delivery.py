@@ -1,4 +1,4 @@
-"""Deliveries: the report of a detached sub-agent reaches its parent conversation exactly once (C10; sync ORM).
+"""Delivers the report of a detached sub-agent to its parent conversation exactly once (C10; sync ORM).
 
 A report is added to the conversation's next message. If the conversation is idle, a separate turn is queued to deliver
 it. After a cancel, nothing starts automatically (C7).
@@ -74,7 +74,7 @@ def _without_report_turn() -> QuerySet[Turn]:
 
 
 def enqueue_report_turn(conversation_id: UUID, *, waits: bool = True) -> log.Batch | None:
-    """Queue a turn for the due reports of an idle conversation; None if there are none.
+    """Queue a turn for the due reports of an idle conversation. Return None if nothing was queued.
 
     Without `waits`, a locked conversation is treated as busy.
     """
@@ -83,7 +83,7 @@ def enqueue_report_turn(conversation_id: UUID, *, waits: bool = True) -> log.Bat
     with suppress(ConversationNotFound), atomic():
         conversation = _locked(conversation_id, waits=waits)
         if conversation.turns.filter(status__in=ACTIVE_STATUSES).exists():
-            return None  # its next turn delivers them
+            return None  # the conversation's next turn delivers the reports
         due = _due(conversation_id)
         if not due:
             return None

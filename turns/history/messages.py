@@ -89,7 +89,7 @@ def save(
 
 
 def _storable(parts: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Return the parts if they can be stored unchanged, because providers reject modified ones."""
+    """Return the parts if they can be stored unchanged, otherwise None, because providers reject modified parts."""
     return parts if parts is not None and sanitize_json(parts) == parts else None
 
 

@@ -22,12 +22,14 @@ from turns.history.histories import (
 )
 from turns.models import Conversation, Message, Turn
 
-_SINCE = "since"  # the number of the turn, beside the fingerprints of a head
+_SINCE = "since"  # the key of the first turn's number, next to the fingerprints of a head
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opening:
-    """What is new in a turn's prompt: its note, its head, and why it does not continue the previous prompt."""
+    """The facts about a turn's prompt to store: its note, its head, and why it does not continue the previous
+    prompt.
+    """
 
     note: str
     change: PromptChange | None

@@ -1,9 +1,9 @@
 """Prometheus metrics of this process (its current load, and counters since its start) and of the whole site (B7).
 
 This module is imported only if `prometheus_client` is installed (the `metrics` extra). Events and signals are counted
-as they occur, so a scrape reads no history. The metrics of the whole site are at the end: every web process would
-return the same values, so only one is scraped (`GET /metrics?scope=site`). They are read from active rows along
-indexes.
+as they occur, so a scrape reads no history. The metrics of the whole site are at the end of this module. Every web
+process would return the same values, so only one of them is scraped (`GET /metrics?scope=site`). The values are read
+through indexes, from the rows of active work.
 """
 
 import collections
@@ -146,7 +146,7 @@ _fallbacks = Counter(
 
 
 class ToolNames:
-    """Limits the number of series, because remote tools may come and go and a model may invent names."""
+    """Limits the number of tool names in series, because remote tools may come and go and a model may invent names."""
 
     def __init__(self, tools: Container[str] = tools) -> None:
         self._tools = tools

@@ -183,8 +183,9 @@ def store_endings(writes: Sequence[EndingWrite]) -> list[Ended | Exception]:
 def _store_together(writes: Sequence[EndingWrite]) -> dict[UUID, Notifications]:
     """Store endings in one transaction; those missing from the result must be tried alone.
 
-    They are missing if their conversation is locked, or all of them if one fails. No lock is waited for, so the order
-    does not matter. A turn that ends after its sub-agents need not cancel them.
+    An ending is missing if its conversation is locked, and all are missing if one fails. The transaction waits for no
+    lock, so the order of the conversations does not matter. Sub-agents end first, so that their parent need not cancel
+    them.
     """
     parents = {write.turn.id: write.turn.parent_id for write in writes}
     try:
@@ -208,7 +209,7 @@ def _depth(turn_id: UUID, parents: Mapping[UUID, UUID | None]) -> int:
 def _end(write: EndingWrite, notifications: Notifications | None) -> Ended | Exception:
     try:
         notifications = notifications or write()
-    except Exception as error:  # noqa: BLE001 - whoever waits raises it
+    except Exception as error:  # noqa: BLE001 - raised where the ending is awaited
         return error
     if notifications is None or not notifications.reports_wait:
         return Ended(notifications)

@@ -1,4 +1,4 @@
-"""Anthropic's Messages API."""
+"""Creates models that use Anthropic's Messages API."""
 
 import json
 import re
@@ -47,8 +47,8 @@ class _Model(BindsThoughts, KeepsMessagesApart, AnthropicModel):
         model_request_parameters: ModelRequestParameters,
         run_context: RunContext[Any] | None = None,
     ) -> AsyncGenerator[StreamedResponse]:
-        """If no tool is offered, offer those of earlier calls without letting the model call them, because the API
-        refuses a history with calls but without tools.
+        """Send a request. If no tool is offered, offer those of earlier calls without letting the model call them,
+        because the API refuses a history with calls but without tools.
 
         The cache retention is passed as the vendor's own setting, because that overrides pydantic-ai's common one.
         """

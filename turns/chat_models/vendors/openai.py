@@ -1,4 +1,4 @@
-"""OpenAI's Responses API and chat completions, and the servers compatible with them."""
+"""Creates models that use OpenAI's Responses API or its chat completions API, which compatible servers offer too."""
 
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -77,7 +77,7 @@ class _Stream(OpenAIStreamedResponse):
 
 
 class _Calls:
-    """Gives each call of a stream a separate index."""
+    """Assigns a separate index to each call of a stream."""
 
     def __init__(self) -> None:
         self._indexes: dict[int, int] = {}  # our index by the server's

@@ -78,7 +78,7 @@ _NO_MODEL = re.compile(
     r"model not exist|is not a valid model id|unknown model|model ?code: does not exist",
     re.IGNORECASE,
 )
-# How servers refuse a prompt that does not fit, where pydantic-ai does not know the message: llama.cpp, LM Studio, TGI.
+# Messages of servers that refuse a prompt that does not fit, which pydantic-ai does not know: llama.cpp, LM Studio, TGI.
 _TOO_LONG = re.compile(
     r"exceed_context_size|available context size|than the context length|inputs. tokens \+ .max_new_tokens",
     re.IGNORECASE,
@@ -116,7 +116,7 @@ MakeModel = Callable[[AsyncClient], Model]
 
 
 def connect(make: MakeModel, subject: Subject) -> "Connection":
-    """Return a connection. Call this in a thread, because it imports modules and reads certificates."""
+    """Return a connection to a vendor. Call this in a thread, because it imports modules and reads certificates."""
     http_client = make_client()
     return Connection(make(http_client), http_client=http_client, subject=subject)
 
@@ -299,7 +299,7 @@ class _Life:
 
     @asynccontextmanager
     async def limited(self) -> AsyncGenerator[None]:
-        """Limit the time in the context; raises `TimeoutError`."""
+        """Raise `TimeoutError` if the context is not left before the timer expires."""
         try:
             async with asyncio.timeout_at(self._until) as self._timeout:
                 yield
