@@ -28,9 +28,7 @@ R = TypeVar("R")
 
 FIRST_PAUSE = 0.05  # seconds
 LONGEST_PAUSE = 1.0
-PATIENCE = (
-    15.0  # seconds of failures, after which the database is assumed to reject the write permanently
-)
+PATIENCE = 15.0  # seconds of failures after which the database is assumed to reject a write
 # Errors that may be temporary: a lost connection, a lock, a full disk, or a server that became read-only, such as a
 # demoted one.
 _MAY_PASS = (OperationalError, InterfaceError, InternalError)
