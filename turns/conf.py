@@ -12,7 +12,7 @@ from governance.app_settings import WEEK, AppSettings, Setting
 IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 PDF, TEXT = "application/pdf", "text/plain"
 MEDIA_TYPES = {*IMAGE_TYPES, PDF, TEXT}
-MODALITIES = {"image", "pdf"}  # what a chat model may read beside text
+MODALITIES = {"image", "pdf"}  # the kinds of files that a chat model may read
 
 
 _ENDPOINT = re.compile(r"[a-z][a-z0-9_-]{0,31}")
@@ -102,7 +102,7 @@ class TurnsSettings(AppSettings):
     ] = {}
     """Servers that agents may use in addition to the providers. Write an endpoint's name before the model's name,
     as in `house:qwen3:8b`. `base_url` is its address. `key_variable` is the environment variable with its key;
-    without it, no key is sent. `api` is the [provider](../howto/real-models.md) whose API it uses; default =
+    without it, no key is sent. `api` is the [provider](../howto/real-models.md) whose API it uses; the default is
     `openai-chat`. Administrators can choose among these names but not change the endpoints."""
 
     CHAT_MODEL_FIRST_BYTE_TIMEOUT: Annotated[float, Setting("turns.E015", 0.1, WEEK)] = 120.0
@@ -117,7 +117,7 @@ class TurnsSettings(AppSettings):
     override this."""
 
     CHAT_MODEL_RETRIES: Annotated[int, Setting("turns.E017", 0, 100)] = 3
-    """How often a request that failed before the model's first output is repeated. `0` = never."""
+    """How often a request that failed before the model's first output is repeated. `0` means never."""
 
     CHAT_MODEL_RETRY_MAX_WAIT: Annotated[float, Setting("turns.E018", 0, WEEK)] = 60.0
     """The longest wait before a request is repeated."""
@@ -131,8 +131,8 @@ class TurnsSettings(AppSettings):
         ),
     ] = RepeatSteps.SUB_AGENTS
     """Which turns discard an answer and request it again, at most three times, if the connection breaks or the
-    provider is overloaded in the middle of the answer. None of its tool calls has run by then. A person can send
-    "go on" instead, which keeps the text so far; a sub-agent has no person to do so."""
+    provider is overloaded in the middle of the answer. None of its tool calls has run by then. In other turns, a person
+    can send "go on", which keeps the text so far; a sub-agent has no person to do so."""
 
     INSTRUCTIONS: Annotated[str, Setting("turns.E002")] = ""
     """Instructions at the start of every chat model's prompt."""
@@ -148,7 +148,7 @@ class TurnsSettings(AppSettings):
     TURN_TIMEOUT: Annotated[
         float | None, Setting("turns.E003", 0, WEEK, none="no limit, as 0 does")
     ] = 1800.0
-    """How long a turn may take in total. `0` or `None` = no limit (T10)."""
+    """How long a turn may take in total. `0` and `None` mean that there is no limit (T10)."""
 
     STEP_LIMIT: Annotated[int, Setting("turns.E004", 1, 100_000)] = 50
     """How many model requests a turn may make (T10)."""
@@ -165,8 +165,9 @@ class TurnsSettings(AppSettings):
             hint='"embedded", to "runners", or to "package.module.Class"',
         ),
     ] = "embedded"
-    """How queued turns reach a process that runs them. `embedded`: the process that serves users. `runners`:
-    separate processes, which PostgreSQL notifies. Or the dotted path of your own class."""
+    """How queued turns reach a process that runs them. With `embedded`, the processes that serve users run them. With
+    `runners`, separate processes run them, which PostgreSQL notifies. You can also write the dotted path of your own
+    class."""
 
     MAX_LIVE: Annotated[int, Setting("turns.E022", 1, 10_000)] = 50
     """How many turns can be busy in one process. Further turns wait. The next one is that of the user with the
@@ -196,12 +197,12 @@ class TurnsSettings(AppSettings):
         ),
     ] = None
     """The file types that providers' chat models can see in addition to text, if they differ from the defaults:
-    `["image", "pdf"]`, `["image"]` or `[]`. `None` = images and PDF for Anthropic, OpenAI and Google, only text for
-    your own server."""
+    `["image", "pdf"]`, `["image"]` or `[]`. With `None`, models of Anthropic, OpenAI and Google can see images and
+    PDF, and those of your own server only text."""
 
     ATTACHMENT_STORAGE: Annotated[str, Setting("turns.E053")] = ""
     """The storage of [attachments](../howto/attachments.md): the name of an entry in Django's `STORAGES` that no
-    web server serves. Empty = attachments are disabled."""
+    web server serves. If it is empty, attachments are disabled."""
 
     ATTACHMENT_TYPES: Annotated[
         Sequence[str],
@@ -260,7 +261,8 @@ class TurnsSettings(AppSettings):
     """How often each process looks for turns whose process is gone, plus or minus a fifth (H4)."""
 
     PROCESS_NAME: Annotated[str, Setting("turns.E051")] = ""
-    """The name of this process in the admin; empty = its host and pid, or the `--name` of a runner."""
+    """The name of this process in the admin. If it is empty, the admin shows its host and pid. A runner uses its
+    `--name` instead."""
 
     LEASE_RENEW_INTERVAL: Annotated[float, Setting("turns.E031", 0.01, 3_600)] = 3.0
     """How often a process renews its lease (H4)."""
@@ -273,10 +275,10 @@ class TurnsSettings(AppSettings):
 
     PARK_AFTER: Annotated[int | None, Setting("turns.E041", 1, 50, none="never")] = 3
     """After how many turns that ended with their process a conversation is parked, until a person resumes it.
-    `None` = never (H4)."""
+    `None` means never (H4)."""
 
     PARK_WINDOW: Annotated[float, Setting("turns.E042", 1, WEEK)] = 600.0
-    """The time within which they must have ended."""
+    """The time within which that many turns must have ended for the conversation to be parked."""
 
     DRAIN_GRACE: Annotated[float, Setting("turns.E009", 0, 3_600)] = 15.0
     """How long running turns may continue when the server is asked to stop. After that they are cancelled with the
@@ -288,10 +290,10 @@ class TurnsSettings(AppSettings):
     """After how many repetitions the model is warned. `None` disables the detector (A4)."""
 
     LOOP_HALT_AFTER: Annotated[int | None, Setting("turns.E012", 3, 10_000, none="never")] = 8
-    """After how many repetitions the turn is stopped. `None` = never (A4)."""
+    """After how many repetitions the turn is stopped. `None` means never (A4)."""
 
     MAX_DEPTH: Annotated[int, Setting("turns.E034", 0, 100)] = 3
-    """How deep sub-agents can be nested. `0` = no sub-agents (C10)."""
+    """How deep sub-agents can be nested. With `0`, agents cannot start sub-agents (C10)."""
 
     MAX_CHILDREN: Annotated[int, Setting("turns.E035", 1, 10_000)] = 5
     """How many sub-agents of one turn can run at the same time (C10)."""
@@ -304,7 +306,8 @@ class TurnsSettings(AppSettings):
     ended."""
 
     REPORT_GRACE: Annotated[float, Setting("turns.E036", 0, 3_600)] = 15.0
-    """How long a sub-agent that reached its limit may take to report its results so far. `0` = no report."""
+    """How long a sub-agent that reached its limit may take to report its results so far. With `0`, it reports
+    nothing."""
 
     SNAPSHOT_MESSAGES: Annotated[int, Setting("turns.E013", 1, 10_000)] = 200
     """How many messages and calls a page receives at first; earlier ones are fetched on demand."""
@@ -313,8 +316,8 @@ class TurnsSettings(AppSettings):
         64_000_000
     )
     """About how much memory of each process the cached histories of its conversations may use in total. The least
-    recently used are dropped. From a cached history, a turn reads only the additions. A thousand messages take
-    about half a megabyte plus their texts. `0` = every turn reads its whole history."""
+    recently used ones are dropped. If its history is cached, a turn reads only the messages added since. A thousand
+    messages use about half a megabyte plus their texts. With `0`, every turn reads its whole history."""
 
     TRACE_CONTENT: Annotated[bool, Setting("turns.E063")] = False
     """Whether [traces](../howto/traces.md) contain users' messages, answers of chat models, and arguments and

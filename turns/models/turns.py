@@ -153,7 +153,7 @@ class Turn(models.Model):
 
 
 class CancelRequest(models.Model):
-    """A stored request to cancel a turn or one of its calls: user, channel, reason, latency (C2, C12)."""
+    """A stored request to cancel a turn or one of its calls, with its user, channel, reason and latency (C2, C12)."""
 
     turn = models.ForeignKey(
         Turn,

@@ -18,7 +18,7 @@ MOST = {
     "max_tokens": 10_000_000,
     "window": 100_000_000,
 }
-RANGES = {"temperature": 2, "top_p": 1}  # from 0
+RANGES = {"temperature": 2, "top_p": 1}  # the highest values; the lowest is 0
 MOST_FALLBACKS = 5
 MOST_STOP_SEQUENCES, LONGEST_STOP_SEQUENCE = 4, 64  # OpenAI's limit
 LONGEST_CHAT_MODEL = 200

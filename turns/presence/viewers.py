@@ -45,9 +45,9 @@ class Presence:
 
 
 class PresenceTracker:
-    """Stores the open sockets of one process as rows, so that all processes and tabs are included.
+    """Stores the open sockets of one process as rows, so that every process knows the viewers in all tabs.
 
-    `notify_owner` notifies the owner of a turn in any process.
+    `notify_owner` notifies the process that owns a turn.
     """
 
     def __init__(self, process: Process, *, notify_owner: NotifyOwner) -> None:
@@ -222,7 +222,8 @@ def _is_unattended(root: Conversation) -> bool:
 def _cancel(root: Conversation, *, waits: bool) -> Notifications:
     """Store cancels for the turns without viewers. Turns started later by a program never had viewers, and continue.
 
-    All or none: raise `ConversationNotFound` if a part is locked and `waits` is False.
+    Either all of them are stored or none: raise `ConversationNotFound` if a conversation is locked and `waits` is
+    False.
     """
     Conversation.objects.filter(pk=root.pk).update(unattended_since=None)
     family = tree_of(root.pk)

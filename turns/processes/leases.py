@@ -66,7 +66,7 @@ def timing() -> LeaseTiming:
 
 
 class LoopWatch:
-    """Measures how long a loop takes to respond. Create it on the loop, use it from one other thread."""
+    """Measures how long an event loop takes to respond. Create it on the loop, and use it in one other thread."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -254,13 +254,13 @@ class Lease:
             return database_connection().vendor == "sqlite" and process_registry.is_alone(
                 self.process
             )
-        except Exception as error:  # noqa: BLE001 - what the database raises differs
+        except Exception as error:  # noqa: BLE001 - databases raise different exceptions
             logger.warning("The other processes could not be read: %s", error)
             return False
 
 
 def retire_alone(process: Process) -> None:
-    """Retire a process that has lost its lease, on a separate connection. Raises the database's error."""
+    """Retire a process that has lost its lease, on a separate connection. Raise the database's error."""
     limit = timing().statement_timeout
     with own_connection(timeout=limit), answered(limit):
         process_registry.retire(process, ProcessEnding.SILENT)
@@ -268,7 +268,7 @@ def retire_alone(process: Process) -> None:
 
 @contextmanager
 def answered(seconds: float) -> Iterator[None]:
-    """Run a transaction with a limit per statement, on both sides: database and client."""
+    """Run a transaction in which both the database and the client limit the duration of each statement."""
     with answered_within(seconds + ANSWER_ROOM, database_connection()), bounded(seconds):
         yield
 

@@ -63,7 +63,7 @@ class NotifyDispatcher:
 
 
 class _Listener:
-    """Calls `wake` for each notification on a channel. `is_heard`: PostgreSQL answered the last test."""
+    """Calls `wake` for each notification on a channel. `is_heard` is false after the connection has failed."""
 
     def __init__(self, wake: Wake, *, channel: str) -> None:
         self.is_heard = True

@@ -134,8 +134,9 @@ def enqueue(
 ) -> Enqueued:
     """Queue a turn for a message, under the current limits of its agent.
 
-    `writer` is the person who sent the message, whose access and rate limit are checked; None = no person sent it.
-    With `replaces`, that turn and all later ones are dropped from the history. `attachments` are files of the writer.
+    `writer` is the person who sent the message, whose access and rate limit are checked; None means that no person sent
+    it. With `replaces`, that turn and all later ones are dropped from the history. `attachments` are the ids of files
+    of the writer.
 
     Raises: ConversationNotFound, ConversationParked, MessageRejected, AgentUnavailable, QueueIsFull, TooManyMessages,
     AttachmentNotFound, AttachmentRejected, CannotReplace, AlreadyReplaced, ConversationBusy
@@ -162,7 +163,7 @@ def enqueue(
 
 
 def claim(conversation_id: UUID, *, process: Process, waits: bool = True) -> Claimed | None:
-    """Claim the oldest queued turn of an idle conversation for `process`; None if there is none.
+    """Claim the oldest queued turn of an idle conversation for `process`. Return None if there is none.
 
     If two processes try concurrently, the unique index on a conversation's live turn lets only one succeed. Without
     `waits`, a locked conversation is skipped.
@@ -197,7 +198,7 @@ def claim(conversation_id: UUID, *, process: Process, waits: bool = True) -> Cla
 
 
 def claim_next(*, process: Process) -> Claimed | None:
-    """Claim the next turn for `process`; None if none can start now.
+    """Claim the next turn for `process`. Return None if no turn can start now.
 
     A conversation that another process has locked is skipped, unless no other conversation has a queued turn. A process
     that hangs in the middle of a write must not block all other turns.
@@ -312,7 +313,7 @@ def _check_room(conversation: Conversation, *, waiting: int, parent: Turn | None
 
 
 def _begin(turn: Turn, reports: list[dict[str, Any]], *, at: datetime) -> TurnStart:
-    """Store the message of a claimed turn, with the reports delivered to it."""
+    """Store the message of a claimed turn, with the reports delivered to it. Return the event of the turn's start."""
     blocks = [{"type": "text", "text": turn.user_message}] if turn.user_message.strip() else []
     is_report_turn = bool(reports) and turn.source == REPORT_SOURCE
     content = reports if is_report_turn else [*reports, *turn.attachments, *blocks]

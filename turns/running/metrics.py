@@ -146,7 +146,7 @@ _fallbacks = Counter(
 
 
 class ToolNames:
-    """Limits the number of tool names in series, because remote tools may come and go and a model may invent names."""
+    """The labels for tool names. Their number is limited, because remote tools come and go and models invent names."""
 
     def __init__(self, tools: Container[str] = tools) -> None:
         self._tools = tools

@@ -56,7 +56,7 @@ def turn_for(user: User, turn_id: UUID, *, permission: str | None = None) -> Tur
 
 
 def turn_of(fresh: AbstractBaseUser, turn_id: UUID, *, permission: str | None = None) -> Turn:
-    """Do the same as `turn_for`, for a user whose row was just read."""
+    """Return a turn as `turn_for` does, but for a user whose row was just read."""
     turn = Turn.objects.select_related("conversation").filter(pk=turn_id).first()
     if (
         turn is None

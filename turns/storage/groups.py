@@ -10,7 +10,8 @@ from django.db import router
 from django.db.models import Q
 from django.utils.translation import gettext_noop
 
-FIRST_MIGRATION = ("turns", "0001_initial")  # only then, so that a deleted group stays deleted
+# The groups are created only after this migration, so that a deleted group stays deleted.
+FIRST_MIGRATION = ("turns", "0001_initial")
 
 _METADATA = (
     "governance.export",

@@ -1,6 +1,6 @@
 """The version of a history: processes may use their cached copy until it changes (sync ORM).
 
-This module alone also records changes to content that models have already read.
+Changes to content that models have already read are recorded only in this module.
 """
 
 from collections.abc import Collection

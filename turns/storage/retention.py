@@ -1,4 +1,4 @@
-"""Deletes data that is older than its retention, in small batches, so that others need not wait (sync ORM).
+"""Deletes data that is older than its retention, in small batches, so that other work need not wait (sync ORM).
 
 The content of an ended turn is deleted: its messages, its tool calls with their results, its events. Its row is kept as
 a record of what ran and who ended it, with its cancel requests, repairs and decisions.
@@ -117,7 +117,7 @@ def _count_of(model: type[Model]) -> Subquery:
 
 @dataclass(slots=True)
 class Pruned(ContentCounts):
-    """The amounts deleted, or to be deleted."""
+    """The numbers of rows and files that were deleted, or that would be."""
 
     conversations: int = 0
     processes: int = 0
@@ -136,10 +136,10 @@ def prune(
 ) -> Pruned:
     """Delete the contents of turns that ended longer ago than `older_than`, by the database's clock.
 
-    Conversations that people deleted that long ago are removed with all records; with `with_conversations`,
-    conversations that were idle since are removed as well. Files that were not sent within a day are removed too.
-    `pause` is the number of seconds between batches. `report` gets the progress and the total. It can be interrupted
-    and run again at any time.
+    Conversations that people deleted that long ago are removed with all records. With `with_conversations`,
+    conversations that have been idle for that long are removed as well. Files that were not sent within a day are
+    removed too. `pause` is the number of seconds between batches. `report` is called with the numbers so far and the
+    planned ones. The deletion can be interrupted and run again at any time.
     """
     before = database_now() - older_than
     if not is_dry_run:
@@ -266,7 +266,7 @@ def _depth(conversation_id: UUID, parents: Mapping[UUID, UUID | None]) -> int:
 
 
 def empty_conversations(conversation_ids: Collection[UUID]) -> Iterator[None]:
-    """Delete the contents of conversations. Yields after each piece, so that other work can run in between.
+    """Delete the contents of conversations. Yield after each piece, so that other work can run in between.
 
     Rows of turns, calls, cancels, repairs and decisions are kept. The title, which comes from the first message, is
     deleted last. A conversation without one is therefore empty, except for later turns.
@@ -307,7 +307,7 @@ def _delete_texts(turn_ids: Sequence[UUID], **facts: Any) -> int:
 
 
 def _delete_summaries(conversation_ids: Collection[UUID]) -> None:
-    """Delete the summaries of these conversations, because each has content of the turns before it."""
+    """Delete the summaries of these conversations, because each contains content of earlier turns."""
     turns = Turn.objects.filter(conversation__in=conversation_ids).exclude(summary="")
     for turn_id in list(turns.values_list("pk", flat=True)):
         events = Event.objects.filter(turn=turn_id, type=PromptChanged.type)
@@ -320,7 +320,7 @@ def _delete_summaries(conversation_ids: Collection[UUID]) -> None:
 def _delete_events(turn_ids: Sequence[UUID]) -> Iterator[int]:
     """Delete the events of turns, and yield the number per piece.
 
-    Events are not part of the history; a page that was disconnected for so long gets a snapshot instead.
+    Events are not part of the history. A page that was disconnected for so long receives a snapshot instead.
     """
     rows: QuerySet[Event] = Event.objects.filter(turn__in=turn_ids).order_by()
     while piece := list(rows.values_list("pk", flat=True)[:PIECE]):

@@ -18,9 +18,11 @@ MOST_LOST = 100  # maximum of recently lost processes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteState:
-    """Active turns by status, questions to people with the time of the oldest, and processes.
+    """The state of the whole site: active turns by status, open questions to people with the time of the oldest, and
+    processes.
 
-    `processes` have not ended. `lost` processes died or went silent within the last hour, newest first.
+    `processes` are those that have not ended. `lost` are those that died or went silent within the last hour, the
+    latest first.
     """
 
     at: datetime

@@ -127,11 +127,11 @@ def write_final(
     at: datetime,
     descendants: int = 0,
 ) -> list[TurnEvent]:
-    """Give a turn of a locked conversation its final status, and return its last events; empty if it has changed
-    since.
+    """Set the final status of a turn in a locked conversation. Return its last events, or an empty list if it has
+    changed since it was read.
 
-    Steps and usage are taken from `turn`. The epoch increases, so later writes of its runner are refused. `descendants`
-    is the number of turns cancelled with it.
+    The steps and the usage of `turn` are stored too. The epoch increases, so later writes of the turn's runner are
+    refused. `descendants` is the number of turns cancelled with it.
     """
     check_transition(TurnStatus(turn.status), ending.status)
     cause = ending.cancellation

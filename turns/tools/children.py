@@ -37,7 +37,8 @@ class ChildRefused(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """The tool call that starts a sub-agent; `time_left` is how many seconds its turn has left, None = no limit.
+    """The tool call that starts a sub-agent. `time_left` is the number of seconds that its turn has left; None means
+    that there is no limit.
 
     `conversation_id` is the id of the sub-agent's new conversation, and makes a repeated start idempotent.
     """
@@ -51,7 +52,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Child:
-    """A started turn, with the events to publish."""
+    """The turn of a started sub-agent, with the events to publish."""
 
     turn_id: UUID
     conversation_id: UUID
@@ -60,9 +61,9 @@ class Child:
 
 
 def start(origin: Origin, *, agent: str, message: str, is_detached: bool) -> Child:
-    """Queue a sub-agent's turn, one per call.
+    """Queue a sub-agent's turn. A call can start only one, so a repeated request returns the same turn.
 
-    Raise `ChildRefused` with a sentence for the model if it is not allowed.
+    Raise `ChildRefused` with a sentence for the model if the sub-agent is not allowed.
     """
     text = _checked(message)
     with atomic():

@@ -99,7 +99,9 @@ def _describe_timeouts(health: ScopeHealth) -> Iterator[str]:
 
 
 def _judge(health: ScopeHealth) -> str:
-    """Return the health as text: degraded if calls could not be stopped. Ordinary failures do not degrade it."""
+    """Return the health as text. It is degraded if calls timed out, were abandoned or were interrupted, but not by
+    ordinary failures.
+    """
     problems = (
         (health.by_error_type.get(ErrorType.TIMEOUT, 0), "timeouts"),
         (health.by_status.get(CallStatus.ABANDONED, 0), "abandoned"),

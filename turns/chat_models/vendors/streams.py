@@ -78,7 +78,7 @@ _NO_MODEL = re.compile(
     r"model not exist|is not a valid model id|unknown model|model ?code: does not exist",
     re.IGNORECASE,
 )
-# Messages about a prompt that does not fit that pydantic-ai does not know. They are sent by llama.cpp, LM Studio and TGI.
+# Messages about a prompt that does not fit, which pydantic-ai does not know. llama.cpp, LM Studio and TGI send them.
 _TOO_LONG = re.compile(
     r"exceed_context_size|available context size|than the context length|inputs. tokens \+ .max_new_tokens",
     re.IGNORECASE,

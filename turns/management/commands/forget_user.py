@@ -1,4 +1,4 @@
-"""`manage.py forget_user`: removes a person's content, and renames them in the remaining records."""
+"""`manage.py forget_user`: removes a person's content, and replaces their name in the remaining records."""
 
 import asyncio
 import os
