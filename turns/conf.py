@@ -63,7 +63,7 @@ def _are_cancel_phrases(values: Sequence[str]) -> bool:
 
 
 class TurnsSettings(AppSettings):
-    """Every setting; each docstring is its line in `docs/settings/turns.md`."""
+    """Every setting of turns. The docstring of a setting is its line in `docs/settings/turns.md`."""
 
     PREFIX = "TURNS_"
 

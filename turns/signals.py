@@ -1,4 +1,4 @@
-"""The signals that the app `turns` sends. It does not receive any of them itself."""
+"""The signals that the app `turns` sends."""
 
 from django.dispatch import Signal
 

@@ -1,4 +1,7 @@
-"""Edits agents, for the admin and for code. Each edit is audited with the old and the new values (sync ORM)."""
+"""Edits agents, for the admin and for code. Each edit is audited with the old and the new values.
+
+The functions here use the synchronous ORM.
+"""
 
 from datetime import datetime
 from typing import Any, TypedDict

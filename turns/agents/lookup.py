@@ -1,4 +1,7 @@
-"""Finds the agent of a conversation and the content of its empty page, and creates the first agent (sync ORM)."""
+"""Finds the agent of a conversation and the content of its empty page, and creates the first agent.
+
+The functions here use the synchronous ORM.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -83,9 +86,7 @@ def chat_settings_of(agent: Agent) -> ChatSettings:
 
 
 def _turn_timeout_ms(agent: Agent) -> int | None:
-    """Return the agent's limit, or else the project's. Return None if there is no limit, for which both can
-    also set 0.
-    """
+    """Return the limit of the agent, or else of the project; None if there is no limit. Both can set 0 for no limit."""
     if agent.turn_timeout_ms is not None:
         return agent.turn_timeout_ms or None
     return limit_ms(app_settings.TURN_TIMEOUT) or None
@@ -182,7 +183,7 @@ def make_first_agent(*, using: str, apps: Any = installed, **_signal: Any) -> No
 
 
 class ToolNames:
-    """A set of the names of tools, which need not exist yet. `github_*` matches all names with this prefix."""
+    """A set of tool names. The tools need not exist yet, and `github_*` matches all names with this prefix."""
 
     def __init__(self, names: Iterable[str]) -> None:
         names = tuple(names)

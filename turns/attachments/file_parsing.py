@@ -42,7 +42,9 @@ class Readable(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadFile:
-    """A file as stored. Images are re-encoded; other files are unchanged, with their text extracted."""
+    """A file that has been read and can be stored. Images are re-encoded; other files are unchanged, with their text
+    extracted.
+    """
 
     media_type: str
     content: bytes

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 LONGEST_SIDE = 2_000  # pixels; Anthropic rejects requests with more than 20 images if one is larger
-MOST_BYTES = 3_500_000  # of an image; providers accept 5 MB of base64
+MOST_BYTES = 3_500_000  # maximum of an image; providers accept 5 MB of base64
 MOST_PAGES = 1_000
 QUALITY = 85
 FORMATS = {"PNG": "image/png", "JPEG": "image/jpeg", "WEBP": "image/webp"}

@@ -1,4 +1,7 @@
-"""Stores the approvals that calls wait for, and serializes them for clients (sync ORM)."""
+"""Stores the approvals that calls wait for, and serializes them for clients.
+
+The functions here use the synchronous ORM.
+"""
 
 import re
 from collections.abc import Sequence
@@ -95,7 +98,7 @@ def _earlier(call: LiveCall, question: Question, turn: Turn) -> Decision | None:
 
 
 def pending(questions: Sequence[str]) -> list[PendingDecision]:
-    """Return the decisions on those of these questions that have been decided."""
+    """Return the decisions that have been made on these questions."""
     rows = approval_store.decided_among(questions) if questions else ()
     return [pending_decision(row) for row in rows]
 

@@ -2,7 +2,7 @@
 ORM).
 
 A late end is published in the conversation even if the turn has ended. Work in a process that died has ended with it.
-Work that runs elsewhere, or in a process that cannot be observed from here, is watched for `WATCHED_FOR` only.
+Work that runs elsewhere, or in a process that cannot be observed from here, is watched only for `WATCHED_FOR`.
 """
 
 from collections.abc import Iterable

@@ -51,7 +51,7 @@ def ended_by(row: Any) -> EndedBy | None:
 
 
 def is_interruptible(row: CallRow) -> bool:
-    """Return whether a cancel can end the body of a call. If not, the body runs on and only the wait for it ends."""
+    """Return whether a cancel can end the body of a call. If not, only the wait for the body ends."""
     return row.isolation != Isolation.THREAD
 
 

@@ -1,6 +1,7 @@
-"""Requests to cancel a turn or one of its calls (C2, C5; sync ORM). Every request has one row, which is written here.
+"""Requests to cancel a turn or one of its calls (C2, C5). Every request has one row, which is written here.
 
-A request is stored first, then applied by the turn's owner, and settled when the turn or call has ended.
+A request is stored first, then applied by the turn's owner, and settled when the turn or call has ended. The functions
+use the synchronous ORM.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -225,7 +226,7 @@ def _overtake(turns: Sequence[Any], cancellation: Cancellation, *, by_id: Any) -
 
 
 def _accept(requests: Sequence[CancelRequest]) -> None:
-    """Record every request for the audit, including repeated ones."""
+    """Record requests in the audit and the log, both new ones and those that now take effect earlier."""
     activity.store(_act(request) for request in requests)
     for request in requests:
         log_lines.cancel_accepted(request)

@@ -1,5 +1,6 @@
-"""Stores the cancels that people request. The rows are authoritative; notifications are only hints (C2, C12;
-sync ORM).
+"""Stores the cancels that people request. The rows are authoritative; notifications are only hints (C2, C12).
+
+The functions here use the synchronous ORM.
 """
 
 from collections.abc import Callable, Iterable

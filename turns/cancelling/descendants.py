@@ -160,7 +160,7 @@ def reached(turns: Sequence[Turn]) -> int:
 
 
 def below(turn_id: UUID, tool_id: str | None = None) -> list[Turn]:
-    """Return the descendants of a turn or of one of its calls, top-down."""
+    """Return the descendants of a turn or of one of its calls, from the top down."""
     children = Turn.objects.filter(parent_id=turn_id)
     if tool_id is not None:
         children = children.filter(parent_tool_id=tool_id)

@@ -1,4 +1,6 @@
-"""Chat models by name: `local`, built in and without a key, `provider:model`, or the path of a factory."""
+"""Finds chat models by name: `local`, which is built in and needs no key, `provider:model`, or the path of a
+factory.
+"""
 
 import logging
 from collections.abc import Iterator

@@ -103,7 +103,9 @@ class Answer(NamedTuple):
     step: int = 1
 
     def deltas(self) -> Iterator[tuple[TextDelta | ThinkingDelta | ToolCallDelta, bool]]:
-        """Yield the answer in pieces, as providers do. The second value reports whether to stream the piece slowly."""
+        """Yield the answer in pieces, as providers do, each with a flag that says whether to stream the piece
+        slowly.
+        """
         for kind, texts in (
             (ThinkingDelta, [text for text in self.texts if isinstance(text, Thought)]),
             (TextDelta, [text for text in self.texts if not isinstance(text, Thought)]),

@@ -272,7 +272,7 @@ async def with_retries(
     *,
     chat_model: str,
 ) -> AsyncGenerator[ChatDelta, None]:
-    """Stream an attempt, and another attempt if it fails before its first output. A cancel also ends a wait.
+    """Stream an attempt. If it fails before its first output, wait and stream another one. A cancel also ends the wait.
 
     The usage of failed attempts is added to that of the next one.
 

@@ -106,9 +106,9 @@ class Answering:
     ) -> Reply | None:
         """Stream one answer. Return None if the token was cancelled; the text so far is then stored (H2).
 
-        Call this within `work`. An answer without calls is stored here; the caller stores an answer with calls. With
-        `is_last`, calls are ignored. With `drops_cut_off`, an answer that broke off is not stored if the request may be
-        repeated.
+        Call this in the coroutine that `work` runs. An answer without calls is stored here; the caller stores an answer
+        with calls. With `is_last`, calls in the answer are ignored. With `drops_cut_off`, an answer that broke off is
+        not stored if the request may be repeated.
 
         Raises: ChatModelError: the model did not answer completely.
         """
@@ -159,7 +159,7 @@ class Answering:
         """Return an answer for internal use, such as a summary. Return an empty string if the chat model fails or the
         token is cancelled.
 
-        Call this within `work`. Only the usage of the answer is stored, and its calls are ignored.
+        Call this in the coroutine that `work` runs. Only the usage of the answer is stored, and its calls are ignored.
         """
         if token.is_cancelled:
             return ""

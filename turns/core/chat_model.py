@@ -182,7 +182,7 @@ class Notice:
 
 
 class StopReason(StrEnum):
-    """Why the model ended its answer."""
+    """The reason that the model ended its answer."""
 
     END = "end"
     TOOL_CALLS = "tool_calls"

@@ -40,8 +40,8 @@ class TurnEvent:
     """
 
     type: ClassVar[str]
-    follows_end: ClassVar[bool] = False  # whether it may come after the turn's `turn_end`
-    changes_status: ClassVar[bool] = False  # whether it may change how lists show its conversation
+    follows_end: ClassVar[bool] = False  # whether the event may come after the turn's `turn_end`
+    changes_status: ClassVar[bool] = False  # whether lists may show its conversation differently
 
     def __init_subclass__(cls) -> None:
         if "type" in cls.__dict__:  # else it is a base class
@@ -423,7 +423,7 @@ class ToolTimeout(TurnEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult(CallEvent):
-    """A call has ended. The event is sent exactly once for each call, also for one that never started.
+    """A call has ended. The event is sent exactly once for each call, even if the call never started.
 
     `limit_reached` is the limit that ended it, if any. `timeout_source` is the source of its total limit; `hint` and
     `argument` mean that the agent requested it. `result` is the beginning of a result of `result_length` characters;
@@ -474,7 +474,7 @@ class SubAgent(TurnEvent):
 
 
 class TextDelta(TypedDict):
-    """A piece of the streaming answer; `offset` is its position in code points. It is not in the log.
+    """A piece of the streaming answer; `offset` is its position in code points. The log does not contain such pieces.
 
     A piece with `offset` 0 replaces the text that you have. Ignore a piece that arrives after the `message` of its
     `step`, because the message contains it.
@@ -489,7 +489,7 @@ class TextDelta(TypedDict):
 
 
 class ThoughtDelta(TypedDict):
-    """A piece of the model's reasoning; `offset` is its position in code points. It is not in the log.
+    """A piece of the model's reasoning; `offset` is its position in code points. The log does not contain such pieces.
 
     A piece with `offset` 0 replaces the reasoning that you have. The `message` of its `step` contains the whole
     reasoning. Pieces are not repeated, so a client that connects later receives only later pieces.

@@ -24,7 +24,7 @@ class Prompt:
     """The history for the model, with the note about the previous turn (H5).
 
     `unchanged_from` is the id of the turn since which prompts were only extended at the end, except for messages that
-    were no longer `kept`. If it is None, that has been so since the first turn.
+    were no longer `kept`. If it is None, prompts were only extended since the first turn.
     """
 
     messages: tuple[Message, ...]
@@ -154,7 +154,7 @@ class TurnStore(Protocol):
         ...
 
     def settle_requests(self, requests: Sequence[PendingRequest]) -> None:
-        """Queue requests that were applied or came too late for settling, without waiting for the database."""
+        """Queue the settling of requests that were applied or came too late, without waiting for the database."""
 
     async def end_turn(
         self,

@@ -26,18 +26,18 @@ from turns.core.turns import DATABASE_AWAY, LEASE_LOST, STOOD_STILL, TurnEnding,
 
 
 class RepairKind(StrEnum):
-    """The kinds of repairs; a closed set."""
+    """The kinds of repairs. This set is closed."""
 
     MISSING_RESULT = "missing_result"  # a synthetic result was added
-    SYNTHETIC_REPLACED = "synthetic_replaced"  # by the real result
-    DUPLICATE_RESULT = "duplicate_result"  # removed
-    UNKNOWN_RESULT = "unknown_result"  # no such call: removed
-    AMBIGUOUS_RESULT = "ambiguous_result"  # could belong to several calls: removed
-    MOVED_RESULT = "moved_result"  # next to its call, or into call order
-    MALFORMED_CALL = "malformed_call"  # cut off, without id or name, or from the user: removed
-    DUPLICATE_CALL = "duplicate_call"  # the same id twice in one message: the first is kept
-    MOVED_CALL = "moved_call"  # after the text of its message
-    EMPTY_MESSAGE = "empty_message"  # removed
+    SYNTHETIC_REPLACED = "synthetic_replaced"  # the real result replaced a synthetic one
+    DUPLICATE_RESULT = "duplicate_result"  # a second result of a call was removed
+    UNKNOWN_RESULT = "unknown_result"  # a result without a call was removed
+    AMBIGUOUS_RESULT = "ambiguous_result"  # a result that could belong to several calls was removed
+    MOVED_RESULT = "moved_result"  # a result was moved next to its call, or into call order
+    MALFORMED_CALL = "malformed_call"  # a call that was incomplete or from the user was removed
+    DUPLICATE_CALL = "duplicate_call"  # a second call with the same id in a message was removed
+    MOVED_CALL = "moved_call"  # a call was moved after the text of its message
+    EMPTY_MESSAGE = "empty_message"  # an empty message was removed
 
 
 class Cause(NamedTuple):
@@ -56,7 +56,7 @@ class Cause(NamedTuple):
 
     @classmethod
     def of_turn(cls, status: str, *, reason: str, error_code: str) -> "Cause":
-        """Return why a turn of this status was not completed, from its stored fields."""
+        """Return the cause of a turn that was not completed, derived from its stored fields."""
         if reason:
             return cls.of(reason)
         if status == TurnStatus.INTERRUPTED and error_code in LEASE_LOSSES:
@@ -69,7 +69,7 @@ class Cause(NamedTuple):
 
     @classmethod
     def of_ending(cls, ending: TurnEnding) -> "Cause":
-        """Return why a turn with this ending was not completed."""
+        """Return the cause of a turn that was not completed, derived from its ending."""
         reason = ending.cancellation.reason if ending.cancellation else ""
         return cls.of_turn(ending.status, reason=reason, error_code=ending.error_code)
 
@@ -303,7 +303,7 @@ def _claim(
 def _replies(cleaned: Sequence[Message]) -> Mapping[int, int]:
     """Return, for each user message directly after calls, the position of those calls.
 
-    Results may be split over several messages; a message after text is no direct reply.
+    Results may be split over several messages. A message after text is not a direct reply.
     """
     replies: dict[int, int] = {}
     owner: int | None = None

@@ -130,7 +130,7 @@ class TurnRunner:
         self._after_step: Cancellation | None = None
         self._cut_off = 0  # answers in a row that broke off
         self._too_long = 0  # requests in a row that were too long
-        self._work = CancellationToken(token)  # calls and answers, but not the report
+        self._work = CancellationToken(token)  # cancels calls and answers, but not the report
         self.scope = str(turn.conversation_id)  # the conversation as governance sees it
         self._turn_id = str(turn.id)
         self._answering = Answering(

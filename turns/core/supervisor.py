@@ -41,7 +41,8 @@ logger = logging.getLogger(__name__)
 
 SWEEP_JITTER = 0.2  # so that processes do not sweep simultaneously
 FENCE_LOOK = 0.5  # seconds between two checks of ownership
-END_ATTEMPTS = 4  # attempts to store an ending during a shutdown, and in general with all results
+# After this many failed attempts, an ending is stored without results; during a shutdown, it is not tried again.
+END_ATTEMPTS = 4
 END_PAUSE = 3.0  # maximum seconds between two attempts
 
 _NOT_STORED = TurnEnding(
@@ -97,7 +98,9 @@ class RunningTurn:
         return [call.question.id for call in calls if call.question is not None]
 
     def apply(self, request: PendingRequest) -> bool:
-        """Apply a request; idempotent. Return False if it must wait for its call to start."""
+        """Apply a request; repeated calls have no further effect. Return False if it must wait for its call
+        to start.
+        """
         match request:
             case PendingCancel():
                 return self._cancel(request)
@@ -144,7 +147,7 @@ MakeRunner = Callable[[RunningTurn], Awaitable[TurnRunner]]
 
 
 class Phase(Enum):
-    """Whether a process may start turns."""
+    """The phase of a process, which determines whether it may start turns."""
 
     OPEN = "open"
     FENCED = "fenced"  # its lease is lost; no turn starts until it has a new one
@@ -360,7 +363,7 @@ class TurnSupervisor:
             )
 
     def wake(self, conversation_id: UUID) -> None:
-        """Note that a conversation has a queued turn. Repeated calls do no harm.
+        """Note that a conversation has a queued turn. Repeated calls have no further effect.
 
         The next turn in the queue starts as soon as a slot is free.
         """

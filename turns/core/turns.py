@@ -127,7 +127,7 @@ PendingRequest = PendingCancel | PendingTimeout | PendingDecision
 def only_waits(open_calls: Iterable[tuple[CallStatus, bool]]) -> bool:
     """Return whether a turn with these open calls only waits for people or other turns, and so needs no slot.
 
-    `open_calls` has the status of each call, and whether its tool only waits.
+    `open_calls` contains the status of each call, and whether its tool only waits.
     """
     calls = list(open_calls)
     return bool(calls) and all(

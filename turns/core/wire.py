@@ -85,9 +85,9 @@ class AttachmentContent(TypedDict):
 
 
 class WaitsFor(TypedDict):
-    """What a call waits for. With the kind `call`, it waits for the end of the call `tool_id`. With `scope`, it waits
-    for a free slot in its conversation, which has reached its limit of simultaneous calls. With `slot`, it waits for a
-    free slot of the server, which has reached its own limit.
+    """The reason that a call waits. With the kind `call`, it waits for the end of the call `tool_id`. With `scope`, it
+    waits for a free slot in its conversation, which has reached its limit of simultaneous calls. With `slot`, it waits
+    for a free slot of the server, which has reached its own limit.
     """
 
     kind: Annotated[str, OneOf("call", "slot", "scope")]
@@ -96,7 +96,9 @@ class WaitsFor(TypedDict):
 
 
 class EndedBy(TypedDict):
-    """Who or what ended a call or a turn, and why; `by` is a person's name, or empty if the system ended it."""
+    """The cause of the end of a call or a turn. `by` is the name of the person who ended it, or empty if the
+    system did.
+    """
 
     reason: str
     source: str
@@ -104,7 +106,7 @@ class EndedBy(TypedDict):
 
 
 class Late(TypedDict):
-    """How the body of an abandoned call ended (`kind`), and how long after the call's result (`after_ms`)."""
+    """The end of the body of an abandoned call: its `kind`, and the time since the call's result (`after_ms`)."""
 
     kind: str
     after_ms: Limit
@@ -320,7 +322,7 @@ class ToolUseContent(TypedDict):
 
 
 class ToolResultContent(TypedDict):
-    """The result of a tool call; `is_synthetic` if a repair added it."""
+    """The result of a tool call. `is_synthetic` is true if a repair added it."""
 
     type: Literal["tool_result"]
     tool_use_id: str
@@ -370,7 +372,7 @@ class HistoryMessage(TypedDict):
 
 
 class History(TypedDict):
-    """The history as the model reads it, always valid, and the repairs made in it."""
+    """The history as the model reads it, which is always valid, and the repairs made in it."""
 
     messages: list[HistoryMessage]
     repairs: list[AuditedRepair]
@@ -459,8 +461,8 @@ class TurnFacts(TypedDict):
 
     `version` is the version of its message, which increases when the message is edited and sent again. `replaced_by` is
     the turn that replaced it in the history. `summary` is the text that the model read in it instead of the oldest
-    messages. In `usage`, its last step used `context_tokens` of the `context_window` tokens; both are missing if the
-    model's window is unknown.
+    messages. In `usage`, `context_tokens` is the number of tokens of the `context_window` that its last step used; both
+    are missing if the model's window is unknown.
     """
 
     turn_id: str

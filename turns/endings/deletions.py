@@ -49,7 +49,7 @@ class Hidden:
 
 
 def hide(conversation_id: UUID, user: User, source: CancelSource) -> Hidden:
-    """Hide a conversation and those of its sub-agents, and cancel their active turns, in one transaction (sync ORM).
+    """Hide a conversation and those of its sub-agents, and cancel their active turns, in one transaction.
 
     Raises:
         ConversationNotFound: the conversation does not exist or belongs to another user.

@@ -203,7 +203,7 @@ def _turns(user: AbstractBaseUser, *, name: str) -> set[UUID]:
     groups, scopes = map(_ids, approval_store.decided_by(user.pk))
     requests = CancelRequest.objects.filter(Q(by=user.pk) | Q(by_name=name))
     orders = DeadlineOrder.objects.filter(by_name=name)
-    # A tool that was allowed for a conversation names the person in its later turns.
+    # The later turns of a conversation name the person who allowed a tool for the whole conversation.
     conversations = Turn.objects.filter(conversation__in=scopes)
     interrupted = Turn.objects.order_by().filter(status=TurnStatus.INTERRUPTED)
     parked = interrupted.values("conversation")  # this includes conversations that were not parked

@@ -1,6 +1,7 @@
-"""Sets the final status of a turn exactly once, in one transaction with everything that belongs to it (sync ORM).
+"""Sets the final status of a turn exactly once, in one transaction with everything that belongs to it.
 
-Every ending uses this path, whether by an answer, a cancel, a limit, an error or the owner's death (invariant 4).
+Every ending uses this path, whether by an answer, a cancel, a limit, an error or the owner's death (invariant 4). The
+functions use the synchronous ORM.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,7 @@
 """Acknowledgements: a person who sends a cancel word receives one answer, after the cancel has taken effect (C6, C8).
 
-An acknowledgement is an event that the conversation shows. It is not a message, so no chat model reads it. A typed word
-gets a fixed answer. A spoken word gets the chat model's answer if that arrives in time.
+An acknowledgement is an event that the conversation shows. It is not a message, so no chat model reads it. The answer
+to a typed word is fixed. The answer to a spoken word comes from the chat model if it arrives in time.
 """
 
 import asyncio
@@ -95,7 +95,7 @@ def overdue() -> list[int]:
 
 
 def begin(answers: Iterable[int]) -> None:
-    """Send the answers with these ids in the background, as far as they are due."""
+    """Send those of the answers with these ids that are due, in the background."""
     for pk in answers:
         background.spawn(_give(pk), name=f"acknowledgement {pk}")
 

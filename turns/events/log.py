@@ -1,4 +1,7 @@
-"""The event log: appends events with gapless numbers, and reads them in wire format (sync ORM)."""
+"""The event log: appends events with gapless numbers, and reads them in wire format.
+
+The functions here use the synchronous ORM.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -66,7 +69,7 @@ def lock_of(turn_id: UUID, *, waits: bool = True) -> bool:
 
 @contextmanager
 def short_lock_wait() -> Iterator[None]:
-    """Within a transaction, raise after a short wait for a locked row.
+    """Limit the wait for each locked row within a transaction; a longer wait raises `OperationalError`.
 
     This is for callers that have other rows to process. It has no effect on databases without such a limit.
     """

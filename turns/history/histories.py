@@ -1,6 +1,7 @@
-"""Renders the history of a conversation from its rows, and stores repairs (H1, H3; sync ORM).
+"""Renders the history of a conversation from its rows, and stores repairs (H1, H3).
 
-Rendered and checked histories are cached, so that a turn only reads the messages added since.
+Rendered and checked histories are cached, so that a turn only reads the messages added since. The functions use the
+synchronous ORM.
 """
 
 import threading
@@ -130,7 +131,7 @@ def live_part(rows: Sequence[AnyRow]) -> list[Message]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
-    """The messages of a conversation up to `position`, a valid history of this version."""
+    """The messages of a conversation up to `position`, which are a valid history of this version."""
 
     version: int
     position: int = 0
@@ -233,9 +234,9 @@ class LastPrompt(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """The settled messages, and the repairs made while reading them.
+    """A valid history, and the repairs made while reading it.
 
-    `checked` is the position up to which they are valid, if it is worth storing. `follows_completed` is true if the
+    `checked` is the position up to which it is valid, if that is worth storing. `follows_completed` is true if the
     turn before the live one has completed. `last` describes the last prompt.
     """
 

@@ -1,4 +1,7 @@
-"""The messages of a conversation, as rows and as events (sync ORM)."""
+"""The messages of a conversation, as rows and as events.
+
+The functions here use the synchronous ORM.
+"""
 
 from collections.abc import Mapping
 from datetime import datetime

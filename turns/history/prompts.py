@@ -1,6 +1,7 @@
 """The prompt of a turn: its history, the note on the previous turn, and whether it continues the previous prompt.
 
-A history is read as stored, or repaired (H3, H5; sync ORM). `open_prompt` stores the changes.
+A history is read as stored, or repaired (H3, H5). `open_prompt` stores the changes. The functions here use the
+synchronous ORM.
 """
 
 from dataclasses import asdict, dataclass, replace
@@ -113,7 +114,9 @@ def _prompt_of(
 
 
 def _kept(selection: Kept) -> Kept:
-    """Add the summary, which is empty if the content of its turn, or of one before, was deleted."""
+    """Return the selection with its summary, which is empty if the content of its turn or an earlier one was
+    deleted.
+    """
     if not selection.summary_turn:
         return selection
     summary = (

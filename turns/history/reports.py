@@ -1,4 +1,7 @@
-"""Reports: the result of a sub-agent's turn, for its parent agent (C10; sync ORM)."""
+"""Reports: the result of a sub-agent's turn, for its parent agent (C10).
+
+The functions here use the synchronous ORM.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime

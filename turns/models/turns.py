@@ -200,7 +200,7 @@ class CancelRequest(models.Model):
 
 
 class CancelledTurn(CancelRequest):
-    """A request to cancel a whole turn, for a separate list in the admin."""
+    """A proxy model for requests to cancel whole turns, which the admin shows in a separate list."""
 
     class Meta:
         app_label = "turns"
@@ -238,7 +238,7 @@ class Repair(models.Model):
 
 
 class RunningTurn(Turn):
-    """An active turn, for a separate list in the admin."""
+    """A proxy model for active turns, which the admin shows in a separate list."""
 
     class Meta:
         app_label = "turns"

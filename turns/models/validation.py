@@ -1,4 +1,4 @@
-"""Validation of agents, with a message for every problem, for the admin and for code."""
+"""Validates agents for the admin and for code, with a message for every problem."""
 
 import re
 from collections.abc import Iterator, Mapping

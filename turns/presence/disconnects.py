@@ -1,4 +1,7 @@
-"""The administrators' policy for turns without viewers (C11; sync ORM)."""
+"""The administrators' policy for turns without viewers (C11).
+
+The functions here use the synchronous ORM.
+"""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta

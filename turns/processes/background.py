@@ -21,7 +21,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 SETTLE_LIMIT = 5.0  # seconds
-_tasks: PerLoop[set[asyncio.Task[Any]]] = PerLoop()  # until they are done
+_tasks: PerLoop[set[asyncio.Task[Any]]] = PerLoop()  # the tasks that are not done yet
 
 
 def shielded(

@@ -43,8 +43,8 @@ JOIN_BOUND = 1.0  # seconds to wait for the thread; it may hang in the database,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseTiming:
-    """Times in seconds: between renewals, and from a renewal until the process gives up its turns (`fence_after`) and
-    until others may take them (`ttl`).
+    """The times of a lease in seconds: between renewals (`renew`), from a renewal until the process gives up its turns
+    (`fence_after`), and from a renewal until other processes may take them over (`ttl`).
     """
 
     renew: float
@@ -225,7 +225,7 @@ class Lease:
         return True
 
     def _renew(self) -> bool:
-        """Renew once; return False if the database did not answer. The loop is notified if the row was ended."""
+        """Renew once; return False if the database did not answer. If the registration was ended, notify the loop."""
         asked_at = time.monotonic()
         lacked_database, self._lacks_database = self._lacks_database, True
         try:

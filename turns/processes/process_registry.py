@@ -1,4 +1,7 @@
-"""Registers this process as a possible owner of turns, and detects dead processes (H4; sync ORM)."""
+"""Registers this process as a possible owner of turns, and detects dead processes (H4).
+
+The functions here use the synchronous ORM.
+"""
 
 import os
 import socket
@@ -123,7 +126,7 @@ def alive() -> QuerySet[Process]:
 
 
 def is_alone(process: Process) -> bool:
-    """Return whether this process was not ended, and no other one is alive on its database."""
+    """Return whether this process's registration has not ended, and no other process on its database is alive."""
     is_ours = Process.objects.filter(pk=process.pk, ended_at=None).exists()
     return is_ours and not alive().exclude(pk=process.pk).exists()
 

@@ -17,7 +17,7 @@ from governance.per_loop import PerLoop
 from turns.conf import app_settings
 
 Wake = Callable[[UUID], None]
-"""Notifies the supervisor of this process that a conversation has a queued turn. Repeated calls do no harm.
+"""Notifies the supervisor of this process that a conversation has a queued turn. Repeated calls have no further effect.
 
 The scheduler decides which turn starts.
 """

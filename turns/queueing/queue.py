@@ -1,8 +1,9 @@
-"""The queue: each message enqueues a turn in its conversation, which is later claimed or cancelled (sync ORM).
+"""The queue: each message enqueues a turn in its conversation, which is later claimed or cancelled.
 
 Status changes are compare-and-set. `claim_next` decides across all processes which turn starts when a slot is free. The
 user with the fewest active turns is next, then the one who has waited longest. A user with fifty conversations
-therefore does not delay another user's single one. Only queued and running turns are read, never the history.
+therefore does not delay another user's single one. Only queued and running turns are read, never the history. The
+functions use the synchronous ORM.
 """
 
 import logging
@@ -241,7 +242,7 @@ def waiting_conversations(*, limit: int = 100) -> list[UUID]:
 
 
 def _claim_in(conversation_id: UUID, *, process: Process, waits: bool = True) -> Claimed | None:
-    """Claim a turn in one conversation. If it cannot be read, log that, because it must not block the others."""
+    """Claim a turn in one conversation. Log errors, because one conversation must not block all others."""
     try:
         return claim(conversation_id, process=process, waits=waits)
     except (OperationalError, InterfaceError):  # affects all conversations, not only this one
@@ -278,7 +279,9 @@ def _locked(conversation_id: UUID, writer: User | None) -> Conversation:
 
 
 def _number(turn: Turn, agent: Agent, *, at: datetime) -> None:
-    """Number a turn in its locked conversation, and store its agent's limits and the trace of its request."""
+    """Assign the next number to a turn in its locked conversation, and its agent's limits and the trace of
+    its request.
+    """
     conversation = turn.conversation
     conversation.last_number += 1
     conversation.title = conversation.title or _title(turn.user_message, turn.attachments)

@@ -1,7 +1,7 @@
-"""Families: a person's turn and all turns that work for it, at any depth, share one budget (C10; sync ORM).
+"""Families: a person's turn and all turns that work for it, at any depth, share one budget (C10).
 
-A turn that delivers a report belongs to the family of the report, so that sub-agents cannot exceed the budget without
-a person. The conversations of a family are a tree as well.
+A turn that delivers a report belongs to the family of the report, so that sub-agents cannot exceed the budget without a
+person. The conversations of a family are a tree as well. The functions here use the synchronous ORM.
 """
 
 from collections.abc import Mapping

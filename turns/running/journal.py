@@ -2,8 +2,8 @@
 10).
 
 `DatabaseJournal` combines waiting changes into one transaction (`_Write`). The functions after these two classes are
-the changes: each writes its rows and returns its events (sync ORM). At the end are the two kinds of writes that turns
-share, streamed text and the progress of calls.
+the changes: each writes its rows with the synchronous ORM, and returns its events. At the end are the two kinds of
+writes that turns share, streamed text and the progress of calls.
 
 Changes lost in a database failure are written again while this process owns the turn, so every change must be
 idempotent.
@@ -64,7 +64,7 @@ logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
 
-TEXTS_AT_ONCE = 50  # maximum per write, so that other writes need not wait long
+TEXTS_AT_ONCE = 50  # maximum texts per write, so that other writes need not wait long
 PROGRESS_PAUSE = 0.5  # minimum seconds between two writes of progress
 PROGRESS_SHARE = 10  # the pause after a slow write of progress, as a multiple of its duration
 LONGEST_PROGRESS_PAUSE = (
@@ -364,7 +364,7 @@ class DatabaseJournal:
 
 @dataclass(slots=True, kw_only=True)
 class _Write:
-    """Changes of a turn in one transaction; a retry makes the same changes (sync ORM).
+    """The changes of a turn that are written in one transaction; a retry makes the same changes.
 
     A retry after an unconfirmed commit finds its first event in the log, with the same number and time, and then writes
     nothing. Changes without events must be idempotent.

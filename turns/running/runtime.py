@@ -250,7 +250,7 @@ def loop_detector() -> LoopDetector:
 
 
 class _Role:
-    """The role of this process; `runner` only after `become_runner`."""
+    """The role of this process. It is `runner` only after `become_runner`."""
 
     runner_limit: int | None = None
     name = ""
@@ -323,8 +323,8 @@ async def unreachable() -> list[str]:
 async def notify_owner(owner_id: UUID, requests: Sequence[PendingRequest]) -> None:
     """Make the owner of turns apply their stored requests (C12).
 
-    An owner in this process gets them directly; another process is notified to read them. A lost notification costs at
-    most a second, because every process polls the requests of its turns once a second.
+    An owner in this process receives them directly; another process is notified to read them. A lost notification costs
+    at most a second, because every process polls the requests of its turns once a second.
     """
     runtime = _running()
     if runtime is not None and owner_id == runtime.process.pk:

@@ -36,7 +36,7 @@ _pending_cancels = run_in_poll_thread(cancel_requests.pending)
 _settle = run_in_db_thread(timeout_changes.settle)
 _sweep = run_in_db_thread(recovery.sweep)
 _find_deleted = run_in_query_thread(recovery.find_deleted)
-MOST_AT_ONCE = 10  # maximum per transaction, so that other writes need not wait long
+MOST_AT_ONCE = 10  # maximum endings per transaction, so that other writes need not wait long
 
 
 def pending(turn_ids: Sequence[UUID], questions: Sequence[str]) -> list[PendingRequest]:
@@ -145,7 +145,7 @@ class EndingWrite:
     context: contextvars.Context = field(default_factory=contextvars.copy_context)
 
     def __call__(self, *, waits: bool = True) -> Notifications | None:
-        """Write the ending (sync ORM)."""
+        """Write the ending with the synchronous ORM."""
         return self.context.run(
             turn_endings.end_turn,
             self.turn.id,
@@ -175,7 +175,7 @@ class EndingWrites:
 
 
 def store_endings(writes: Sequence[EndingWrite]) -> list[Ended | Exception]:
-    """Store endings, and queue the reports due after each. Return a result or exception per ending (sync ORM)."""
+    """Store endings, and queue the reports due after each. Return a result or an exception for each ending."""
     together = _store_together(writes) if len(writes) > 1 else {}
     return [_end(write, together.get(write.turn.id)) for write in writes]
 

@@ -147,7 +147,7 @@ async def turn_config_of(turn: ClaimedTurn, *, token: CancellationToken) -> Turn
 
 @run_in_query_thread
 def _is_ours(turn: ClaimedTurn) -> bool:
-    """Return whether this process still owns the turn, according to the database, and has a valid lease."""
+    """Return whether the database shows that this process still owns the turn and has a valid lease."""
     live = Turn.objects.filter(pk=turn.id, epoch=turn.epoch, status__in=LIVE_STATUSES)
     return live.filter(owner__in=process_registry.alive()).exists()
 

@@ -107,7 +107,10 @@ class StreamingText:
 
 
 def read(*, owners: Collection[Any] = (), conversations: Collection[UUID] = ()) -> Overview:
-    """Return the marks of some owners, and the questions below some conversations. Callers check permissions."""
+    """Return the marks of these owners, and the questions of sub-agents that work for these conversations.
+
+    Callers must have checked permissions.
+    """
     latest = {row.owner_id: row for row in _latest(owners)}
     edited = {owner_id: row.list_edited_at for owner_id, row in latest.items()}
     rows = Conversation.objects.filter(pk__in=conversations).order_by()

@@ -298,7 +298,10 @@ def export(*, conversation_id: UUID, user: User) -> dict[str, Any]:
 
 
 def processes_lack_shared_layer() -> bool:
-    """Return whether several processes are alive but at least one cannot receive the others' messages (sync ORM)."""
+    """Return whether several processes are alive but at least one cannot receive the others' messages.
+
+    This uses the synchronous ORM.
+    """
     return process_registry.lack_shared_layer()
 
 

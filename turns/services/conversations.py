@@ -47,7 +47,7 @@ from turns.storage.operations import OpOutcome
 logger = logging.getLogger(__name__)
 
 CLIENT_ID_LENGTH = 64
-STORE_PATIENCE = 20.0  # seconds for which storing a cancel is retried that has already taken effect
+STORE_PATIENCE = 20.0  # seconds of retries to store a cancel that has already taken effect
 STORE_PAUSE = 0.5
 # The text of a message that has only files. It is not empty, because empty text marks a pruned message.
 FILES_ALONE = " "
@@ -81,7 +81,7 @@ async def create_conversation(
     The caller may choose the id; a second request with the same id returns the existing conversation.
 
     Raises:
-        AgentUnavailable: no agent has this name, or it is disabled.
+        AgentUnavailable: no agent has this name, or it is disabled or restricted to other people.
         ConversationNotFound: the id belongs to another user's conversation, or to a deleted one.
         NotAllowed: the user was deleted or deactivated.
     """
@@ -240,8 +240,9 @@ async def _obeyed_here(
 async def _apply_cancel_word(
     user: User, conversation_id: UUID, text: str, *, source: str, client_id: str | None
 ) -> Received | None:
-    """Cancel the active turn, or else detached sub-agents; return None if nothing was cancelled, now or
-    just before. Idempotent by `client_id`.
+    """Cancel the active turn, or else detached sub-agents. Return None if nothing was cancelled, now or just before.
+
+    A repeated message with the same `client_id` has no further effect.
     """
     command = CancelCommand(
         user=user,

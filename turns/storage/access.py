@@ -1,4 +1,7 @@
-"""Access control. The user is read again for every action, because a socket may outlive a sign-out (sync ORM)."""
+"""Access control. The user is read again for every action, because a socket may outlive a sign-out.
+
+The functions here use the synchronous ORM.
+"""
 
 from collections.abc import Callable
 from typing import Any, cast

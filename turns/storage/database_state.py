@@ -1,4 +1,7 @@
-"""Explains why a database cannot be used, so that a start fails with advice instead of a traceback (sync ORM)."""
+"""Explains why a database cannot be used, so that a start fails with advice instead of a traceback.
+
+The functions here use the synchronous ORM.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable

@@ -1,4 +1,7 @@
-"""The two permission groups for the people who run a site, created once after their migration (sync ORM)."""
+"""The two permission groups for the people who run a site, created once after their migration.
+
+The functions here use the synchronous ORM.
+"""
 
 from collections.abc import Iterable
 from typing import Any

@@ -1,4 +1,7 @@
-"""Operations: client requests with their own ids, so that a repeated request gets the same response (sync ORM)."""
+"""Operations: client requests with their own ids, so that a repeated request gets the same response.
+
+The functions here use the synchronous ORM.
+"""
 
 from enum import StrEnum
 from uuid import UUID

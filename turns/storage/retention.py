@@ -1,7 +1,8 @@
-"""Deletes data that is older than its retention, in small batches, so that other work need not wait (sync ORM).
+"""Deletes data that is older than its retention, in small batches, so that other work need not wait.
 
 The content of an ended turn is deleted: its messages, its tool calls with their results, its events. Its row is kept as
-a record of what ran and who ended it, with its cancel requests, repairs and decisions.
+a record of what ran and who ended it, with its cancel requests, repairs and decisions. The functions use the
+synchronous ORM.
 """
 
 import time
@@ -153,7 +154,7 @@ def prune(
         for _batch in _delete(before, levels, pruned):
             report(pruned, planned)
             time.sleep(pause)
-    finally:  # it may be interrupted
+    finally:  # even if the deletion is interrupted
         if counts := {name: count for name, count in asdict(pruned).items() if count}:
             activity.record("deletion", "prune", changes=counts)
     return pruned
@@ -242,7 +243,7 @@ def _delete_below_deleted() -> None:
 
 
 def _idle_conversations(before: datetime, *, only_deleted: bool) -> list[list[UUID]]:
-    """Return conversations that were idle since a time, those of sub-agents before their parents."""
+    """Return the conversations that have been idle since a time, those of sub-agents before their parents."""
     active = Turn.objects.filter(conversation=OuterRef("pk"), status__in=ACTIVE_STATUSES)
     idle = Conversation.objects.filter(~Exists(active), updated_at__lt=before)
     if only_deleted:

@@ -1,4 +1,7 @@
-"""The state of the whole site, read with a few short queries along indexes (sync ORM)."""
+"""Reads the state of the whole site with a few short queries that use indexes.
+
+The functions here use the synchronous ORM.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

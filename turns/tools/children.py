@@ -1,8 +1,8 @@
-"""Children: turns of sub-agents, each started by a tool call of another turn (C10, T10; sync ORM).
+"""Children: turns of sub-agents, each started by a tool call of another turn (C10, T10).
 
 A child is an ordinary turn in a separate conversation of the parent's owner. It is created under the lock of the
 parent's conversation, so nothing starts after a cancel of the parent, and the cancel finds everything that started
-before.
+before. The functions here use the synchronous ORM.
 """
 
 from dataclasses import dataclass, field
@@ -203,7 +203,9 @@ def _find(name: str, *, user_id: Any) -> Agent:
 
 
 def _limit_ms(own_ms: int | None, time_left: float | None) -> int | None:
-    """Return the agent's own limit, at most the parent's remaining time, which includes the report (T10)."""
+    """Return the time limit of a sub-agent: its agent's own, but at most the time that its parent has left, minus the
+    time for a report (T10).
+    """
     if time_left is None:
         return own_ms
     for_report = min(app_settings.REPORT_GRACE, time_left / 4)

@@ -242,7 +242,7 @@ class ChildTurnWatcher:
         self._is_over = False
 
     async def until_ended(self) -> None:
-        """Return when the turn is over or its conversation was deleted."""
+        """Wait until the turn has ended or its conversation was deleted."""
         sinks.register(self)
         try:
             while not self._is_over:

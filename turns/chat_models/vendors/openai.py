@@ -80,8 +80,8 @@ class _Calls:
     """Assigns a separate index to each call of a stream."""
 
     def __init__(self) -> None:
-        self._indexes: dict[int, int] = {}  # our index by the server's
-        self._calls: dict[int, tuple[str, str]] = {}  # id and arguments so far, by our index
+        self._indexes: dict[int, int] = {}  # the assigned index by the server's index
+        self._calls: dict[int, tuple[str, str]] = {}  # id and arguments so far, by assigned index
         self._next = 0
 
     def set_index(self, piece: ChoiceDeltaToolCall) -> None:

@@ -92,7 +92,7 @@ export const EVENTS_AFTER_END = Object.freeze(["cancel_acknowledged", "history_r
  */
 
 /**
- * Who or what ended a call or a turn, and why; `by` is a person's name, or empty if the system ended it.
+ * The cause of the end of a call or a turn. `by` is the name of the person who ended it, or empty if the system did.
  *
  * @typedef {Readonly<{reason: string, source: string, by: string}>} EndedBy
  */
@@ -122,7 +122,7 @@ export const EVENTS_AFTER_END = Object.freeze(["cancel_acknowledged", "history_r
  */
 
 /**
- * How the body of an abandoned call ended (`kind`), and how long after the call's result (`after_ms`).
+ * The end of the body of an abandoned call: its `kind`, and the time since the call's result (`after_ms`).
  *
  * @typedef {Readonly<{kind: string, after_ms: number|null}>} Late
  */
@@ -224,7 +224,7 @@ export const EVENTS_AFTER_END = Object.freeze(["cancel_acknowledged", "history_r
  */
 
 /**
- * What a call waits for. With the kind `call`, it waits for the end of the call `tool_id`. With `scope`, it waits for a free slot in its conversation, which has reached its limit of simultaneous calls. With `slot`, it waits for a free slot of the server, which has reached its own limit.
+ * The reason that a call waits. With the kind `call`, it waits for the end of the call `tool_id`. With `scope`, it waits for a free slot in its conversation, which has reached its limit of simultaneous calls. With `slot`, it waits for a free slot of the server, which has reached its own limit.
  *
  * @typedef {Readonly<{kind: "call"|"slot"|"scope", tool_id: string, tool_name: string}>} WaitsFor
  */
@@ -346,7 +346,7 @@ export const EVENTS_AFTER_END = Object.freeze(["cancel_acknowledged", "history_r
  */
 
 /**
- * A piece of the streaming answer; `offset` is its position in code points. It is not in the log. A piece with `offset` 0 replaces the text that you have. Ignore a piece that arrives after the `message` of its `step`, because the message contains it.
+ * A piece of the streaming answer; `offset` is its position in code points. The log does not contain such pieces. A piece with `offset` 0 replaces the text that you have. Ignore a piece that arrives after the `message` of its `step`, because the message contains it.
  *
  * @typedef {Readonly<{type: "text_delta", turn_id: string, at?: string, text: string, offset: number, step?: number}>} TextDeltaFrame
  */
@@ -358,7 +358,7 @@ export const EVENTS_AFTER_END = Object.freeze(["cancel_acknowledged", "history_r
  */
 
 /**
- * A piece of the model's reasoning; `offset` is its position in code points. It is not in the log. A piece with `offset` 0 replaces the reasoning that you have. The `message` of its `step` contains the whole reasoning. Pieces are not repeated, so a client that connects later receives only later pieces.
+ * A piece of the model's reasoning; `offset` is its position in code points. The log does not contain such pieces. A piece with `offset` 0 replaces the reasoning that you have. The `message` of its `step` contains the whole reasoning. Pieces are not repeated, so a client that connects later receives only later pieces.
  *
  * @typedef {Readonly<{type: "thought_delta", turn_id: string, at?: string, text: string, offset: number, step: number}>} ThoughtDeltaFrame
  */
@@ -492,7 +492,7 @@ export const EVENTS_AFTER_END = Object.freeze(["cancel_acknowledged", "history_r
  */
 
 /**
- * A call has ended. The event is sent exactly once for each call, also for one that never started. `limit_reached` is the limit that ended it, if any. `timeout_source` is the source of its total limit; `hint` and `argument` mean that the agent requested it. `result` is the beginning of a result of `result_length` characters; the full result has its own address. `images` are the images that the call has shown. `effects` is `none` if the call never started, or if its tool has no side effects. It is `possible` if the tool has side effects, or if the call is not known to have ended. It is `cut` if the tool has side effects and the call was ended in the middle of them.
+ * A call has ended. The event is sent exactly once for each call, even if the call never started. `limit_reached` is the limit that ended it, if any. `timeout_source` is the source of its total limit; `hint` and `argument` mean that the agent requested it. `result` is the beginning of a result of `result_length` characters; the full result has its own address. `images` are the images that the call has shown. `effects` is `none` if the call never started, or if its tool has no side effects. It is `possible` if the tool has side effects, or if the call is not known to have ended. It is `cut` if the tool has side effects and the call was ended in the middle of them.
  *
  * @typedef {Readonly<{type: "tool_result", seq: number, turn_id: string, at: string, tool_id: string, tool_name: string, step: number, position: number, result: string, is_error: boolean, error_type: string|null, status: "pending"|"awaiting_approval"|"running"|"cancelling"|"succeeded"|"failed"|"timed_out"|"cancelled"|"denied"|"expired"|"not_started"|"abandoned"|"repaired", limit_reached: "total"|"idle"|"turn"|"approval"|null, duration_ms: number|null, ended_by: EndedBy|null, disposition: string, effects: "none"|"possible"|"cut", late: Late|null, result_length: number, images: ReadonlyArray<AttachmentContent>, timeout_source: string}>} ToolResultEvent
  */
