@@ -72,7 +72,6 @@ def terms_of(agent: Agent) -> dict[str, Any]:
 
 
 def chat_settings_of(agent: Agent) -> ChatSettings:
-    """Return the settings for the agent's chat model."""
     return ChatSettings(
         temperature=agent.temperature,
         top_p=agent.top_p,

@@ -250,7 +250,6 @@ def _act(request: CancelRequest) -> Any:
 
 
 def _row_of(turn: Any, cancellation: Cancellation, **facts: Any) -> CancelRequest:
-    """Return the row of a new request."""
     return CancelRequest(
         turn=turn,
         reason=cancellation.reason.value,

@@ -1,6 +1,7 @@
 """Commands: the small language of the `local` chat model. The meaning of a message depends on its text alone.
 
-Several lines are the calls of one step; a line `then` begins the next step. An indented line belongs to the line above.
+The commands on several lines are the calls of one step, and a line `then` begins the next step. An indented line
+belongs to the line above it.
 """
 
 import json

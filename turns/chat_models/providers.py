@@ -59,7 +59,7 @@ class Provider:
     """A vendor, with the environment variables of its key and server address, and the package of its SDK.
 
     `extra` is the name of Turnkeeper's extra that installs the package, and of the module in `vendors` that uses it. An
-    endpoint of this site is a provider with its own `address`, which speaks the `api` of a vendor.
+    endpoint of this site is a provider with its own `address`, which uses the `api` of a vendor.
     """
 
     name: str

@@ -37,8 +37,9 @@ WithFiles = Callable[[Sequence[Message]], Awaitable[Sequence[Message]]]
 MODEL_GRACE = 0.3  # seconds for a model stream to close after its task was cancelled
 PAUSE = 4  # the pause after a run, as a multiple of the run's duration and delay
 LONGEST_PAUSE = 0.5  # seconds
-GRID = 0.025  # seconds; callbacks are aligned to multiples of this time, so that many run in one iteration of the loop
-_ROUNDING = 1e-6  # tolerance of this grid, for floating-point errors
+# Seconds. Callbacks are aligned to multiples of this time, so that many run in one iteration of the event loop.
+GRID = 0.025
+_ROUNDING = 1e-6  # tolerance of the grid for floating-point errors
 
 
 async def without_files(messages: Sequence[Message]) -> Sequence[Message]:
@@ -262,7 +263,8 @@ class Answering:
 
 
 class _Stream:
-    """An answer that is being streamed. Within the context, a cancel of the token cancels the streaming task once.
+    """An answer that is being streamed. Inside this context manager, a cancel of the token cancels the streaming task
+    once.
 
     If the task is still streaming `MODEL_GRACE` seconds later, `is_abandoned` becomes true and `stuck` resolves.
     """

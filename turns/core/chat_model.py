@@ -233,7 +233,7 @@ class _Call:
 
 
 class Reply:
-    """Collects a stream into one assistant message. An id of a call that the turn has already used is replaced.
+    """Collects a stream into one assistant message. If the turn has already used the id of a call, the id is replaced.
 
     Calls beyond `most_calls` are refused, because each needs a row, a task, and perhaps a person's decision.
 

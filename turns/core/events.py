@@ -44,7 +44,7 @@ class TurnEvent:
     changes_status: ClassVar[bool] = False  # whether lists may show its conversation differently
 
     def __init_subclass__(cls) -> None:
-        if "type" in cls.__dict__:  # else it is a base class
+        if "type" in cls.__dict__:  # otherwise, it is a base class
             EVENTS[cls.type] = cls
 
     @classmethod

@@ -33,7 +33,7 @@ from turns.core.window import (
 
 _SUMMARY = 1_000  # maximum tokens of a summary
 _SHORTEST = 100  # tokens; with less room, no summary is requested
-_CHARACTERS = 6  # per token; a summary is cut there if the model ignores its limit
+_CHARACTERS = 6  # maximum per token of a summary, in case the model ignores its limit
 
 READER = "read_result"  # the tool that returns results that were left out
 

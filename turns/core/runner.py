@@ -128,8 +128,8 @@ class TurnRunner:
         # The error that ends the turn, set while its calls are still being ended.
         self.failure: BaseException | None = None
         self._after_step: Cancellation | None = None
-        self._cut_off = 0  # answers in a row that broke off
-        self._too_long = 0  # requests in a row that were too long
+        self._cut_off = 0  # number of consecutive answers that broke off
+        self._too_long = 0  # number of consecutive requests that were too long
         self._work = CancellationToken(token)  # cancels calls and answers, but not the report
         self.scope = str(turn.conversation_id)  # the conversation as governance sees it
         self._turn_id = str(turn.id)
@@ -208,7 +208,6 @@ class TurnRunner:
             self._executor.set_deadline(call, timeout, by=change.by)
 
     def cancel_after_step(self, cancellation: Cancellation) -> None:
-        """Stop the turn after the current step."""
         self._after_step = self._after_step or cancellation
 
     async def run(self) -> TurnEnding:

@@ -231,7 +231,7 @@ def _mark_emptied(conversation_id: UUID) -> None:
     ids = tree_of(conversation_id)
     if not attachments.has_marked(ids):
         at = database_now()
-        # Conversations that started below it concurrently were not hidden with it.
+        # Conversations of sub-agents that started concurrently were not hidden with this one.
         Conversation.objects.filter(pk__in=ids, emptied_at=None).update(
             emptied_at=at, deleted_at=Coalesce("deleted_at", Value(at))
         )

@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 LOOK_INTERVAL = (
     0.5  # seconds between two checks of the event loop, and between failed attempts to renew
 )
-STANDSTILL = 2.0  # seconds in which neither the event loop nor the lease's thread ran
+STANDSTILL = 2.0  # seconds without either the event loop or the lease's thread running
 LOGGED_LAG = 1.0  # seconds of delay of the loop after which its stack is logged
 ANSWER_ROOM = 1.0  # seconds beyond the statement timeout that the database should enforce itself
 JOIN_BOUND = 1.0  # seconds to wait for the thread; it may hang in the database, and is a daemon
@@ -275,7 +275,7 @@ def answered(seconds: float) -> Iterator[None]:
 
 @contextmanager
 def own_connection(*, timeout: float) -> Iterator[None]:
-    """Give this thread a separate connection, outside the pool, that waits at most `timeout` seconds for others."""
+    """Use a separate connection in this thread, outside the pool, which waits at most `timeout` seconds for others."""
     connection = database_connection().copy()
     options: dict[str, Any] = connection.settings_dict["OPTIONS"]
     options.pop("pool", None)

@@ -62,7 +62,7 @@ from turns.storage.turn_rows import REPORTS_WAIT
 logger = logging.getLogger(__name__)
 
 TITLE_LENGTH = 60
-REPORT_SOURCE = "sub_agent"  # the source of a turn that carries reports
+REPORT_SOURCE = "sub_agent"  # the source of a turn that delivers reports
 CONTINUE_SOURCE = "continue"
 
 _HAS_LIVE_TURN = Exists(

@@ -25,7 +25,7 @@ from turns.running import runtime
 logger = logging.getLogger(__name__)
 
 ABANDON_AFTER = 7.0  # seconds after the grace period in which cancelled turns must end
-HURRY_BOUND = 8.0  # seconds in which they must end after the second signal
+HURRY_BOUND = 8.0  # seconds after the second signal in which cancelled turns must end
 LAST_BOUND = 5.0  # seconds for the server to stop after the drain
 WRITE_BOUND = 2.0  # seconds for the last writes of a forced exit
 GOODBYE_BOUND = 2.0  # seconds for each function passed to `at_the_end`

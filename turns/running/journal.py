@@ -561,8 +561,8 @@ async def _store_each(take: Take[StreamedText]) -> list[bool | Exception]:
 def store_texts(texts: Sequence[StreamedText]) -> list[bool]:
     """Store texts together without a lock. Return, for each, whether its message could still be updated.
 
-    The statement's condition is the fence, and no other process writes the text of an incomplete message. Rows are
-    ordered like all writes to several conversations, to prevent deadlocks.
+    The statement's condition fences former owners, and no other process writes the text of an incomplete message. Rows
+    are ordered like all writes to several conversations, to prevent deadlocks.
     """
     ordered = sorted(range(len(texts)), key=lambda place: texts[place].turn.conversation_id)
     results = [False] * len(texts)

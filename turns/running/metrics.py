@@ -234,7 +234,7 @@ def _series(metric: Any, *labels: str) -> Any:
 
 
 def _is_measured(event: dict[str, Any]) -> bool:
-    """Return whether the call ran for a known duration; the event has 0 if it is unknown."""
+    """Return whether the call ran for a known duration; an unknown duration is 0 in the event."""
     return bool(event["disposition"] == Disposition.SETTLED or event["duration_ms"] > 0)
 
 

@@ -65,7 +65,6 @@ class DatabaseStore:
         self._notify_owner = notify_owner
 
     async def claim_next(self) -> ClaimedTurn | None:
-        """Claim the next queued turn."""
         checkpoint("before_claim")
         claimed = await _claim_next(process=self._ownership.process)
         if claimed is None:

@@ -37,9 +37,9 @@ _MAY_PASS = (OperationalError, InterfaceError, InternalError)
 class Urgency(IntEnum):
     """The priority of a write. The lowest number is written first."""
 
-    ENDING = 0  # of a turn or its calls
-    WORK = 1  # needed by a turn to continue
-    PROGRESS = 2  # can be delayed
+    ENDING = 0  # the ending of a turn or of its calls
+    WORK = 1  # a write that a turn needs in order to continue
+    PROGRESS = 2  # a write that can be delayed
 
 
 class PriorityLock:

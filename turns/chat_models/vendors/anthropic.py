@@ -19,8 +19,8 @@ from pydantic_ai.tools import RunContext, ToolDefinition
 
 from turns.chat_models.vendors.thoughts import BindsThoughts, KeepsMessagesApart
 
-# The API refuses the whole request for one tool with a property name that does not match. Its documentation does not say
-# so. According to these reports, only the properties at the top level are checked, not nested ones:
+# The API refuses the whole request if one tool has a property name that does not match this pattern. Its documentation
+# does not say so. According to these reports, only the properties at the top level are checked, not nested ones:
 # https://github.com/aws-solutions-library-samples/accelerated-intelligent-document-processing-on-aws/issues/709
 # https://github.com/decocms/studio/pull/6874
 _PROPERTY_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,64}")

@@ -86,7 +86,7 @@ _TOO_LONG = re.compile(
 _DETAIL = 1_000  # characters of a provider's message
 # OpenAI's messages for a model that is available only through another of its APIs.
 _OTHER_API = re.compile(r"v1/(responses|completions)\b|not a chat model", re.IGNORECASE)
-_MOST_TOKENS = 1_000_000_000  # per answer, because the database adds up many answers
+_MOST_TOKENS = 1_000_000_000  # maximum per answer, because the database adds up many answers
 _MODEL_NAME = 200  # characters of the provider's name of the model
 _ANY_MODEL = 16_384  # tokens that every model can output; some providers refuse a limit above the model's own
 # The first match decides, so subclasses come before their base classes.

@@ -33,7 +33,7 @@ class Thoughts:
     def __init__(self) -> None:
         self._held = ""
         self._is_thinking = False
-        self._code = ""  # the backticks that will close it
+        self._code = ""  # the backticks that will close the current code
         self._has_answered = False
 
     def take(self, delta: ChatDelta) -> Iterator[ChatDelta]:

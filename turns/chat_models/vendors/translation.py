@@ -75,8 +75,8 @@ def history_of(
     bound_from: int = 0,
     keeps_messages_apart: bool = False,
 ) -> list[ModelMessage]:
-    """Return a history that every provider accepts (H1): only strings, no blank texts, adjacent messages of a role
-    merged, unique ids.
+    """Return a history that every provider accepts (H1): it contains only strings and no blank texts, adjacent messages
+    of a role are merged, and ids are unique.
 
     A longer history begins with the same messages, so that providers can cache them. An answer of the same vendor is
     sent back unchanged if its index is `bound_from` or higher. The texts of adjacent user messages are joined,
