@@ -1,4 +1,4 @@
-"""Finds the agent of a conversation and the content of its empty page, and creates the first agent.
+"""Finds the agent of a conversation, finds what its page shows before the first message, and creates the first agent.
 
 The functions here use the synchronous ORM.
 """
@@ -209,7 +209,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Starters:
-    """The content of the page of an agent without messages. An empty placeholder means the page's default."""
+    """The content of a page before the first message to its agent. An empty placeholder means the page's default."""
 
     samples: tuple[Sample, ...] = ()
     placeholder: str = ""

@@ -173,7 +173,9 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 @functools.cache
 def _libraries() -> tuple[str, ...]:
-    """Return only the directories of the libraries that the worker imports, because the project's may contain secrets."""
+    """Return the directories of the libraries that the worker imports. It cannot read others, because those of the
+    project may contain secrets.
+    """
     specs = [importlib.util.find_spec(name) for name in _IMPORTED]
     origins = [spec.origin for spec in specs if spec is not None and spec.origin]
     return tuple(dict.fromkeys(str(Path(origin).parents[1]) for origin in origins))

@@ -1,4 +1,4 @@
-"""Tool calls in wire format: `describe` converts a row, and events take their fields from the converted call."""
+"""Tool calls in wire format: `describe` converts a row, and events contain fields of the converted call."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -158,7 +158,7 @@ def describe(
 
 
 def current(call: Call) -> CurrentTool:
-    """Return a waiting or running call for a list of turns."""
+    """Return the fields of a waiting or running call that lists of turns show."""
     return cast("CurrentTool", fields_of(call, CurrentTool.__annotations__))
 
 

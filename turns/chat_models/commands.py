@@ -81,11 +81,11 @@ COMMANDS = {row.example.split()[0]: row for row in (
 
 
 class Slowly(str):
-    """Text to stream slowly, word by word, so that people can watch it arrive."""
+    """A text that is streamed slowly, word by word, so that people can watch it arrive."""
 
 
 class Thought(Slowly):
-    """Text to stream as thinking."""
+    """A text that is streamed as thinking."""
 
 
 class Call(NamedTuple):

@@ -260,7 +260,7 @@ _SENTENCES: dict[FailureKind, str] = {
 }
 # The sentences that rows store in English.
 STORED = (
-    _UNNAMED_KEY_REFUSED,  # before the sentence that would match it too
+    _UNNAMED_KEY_REFUSED,  # before the sentence that would match the same text
     *_SENTENCES.values(),
     *_RETRYING.values(),
     *FALLBACK_REASONS.values(),

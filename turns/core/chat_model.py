@@ -62,7 +62,7 @@ class ChatSettings:
 
 
 AS_USUAL = ChatSettings()
-OFF = "off"  # as an effort, switches thinking off; as a cache retention, caching
+OFF = "off"  # switches off thinking as an effort, and caching as a cache retention
 EFFORTS = (OFF, "minimal", "low", "medium", "high", "xhigh", "max")
 CACHE_RETENTIONS = (OFF, "5m", "30m", "1h", "12h")
 

@@ -234,7 +234,7 @@ class ConversationResumed(TurnEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnError(TurnEvent):
-    """An error in a turn: a stable code and a sentence.
+    """An error in a turn, with a stable code and a sentence.
 
     With `wait_ms`, the request to the chat model is repeated after that time, and the turn continues. `reason` is the
     part of the sentence that gives the reason. A snapshot shows the event as the turn's `notice`. A live turn keeps it

@@ -1,4 +1,4 @@
-"""Runs one turn: streams answers, and passes their tool calls to the executor, until an answer has none."""
+"""Runs one turn: streams answers and passes their tool calls to the executor, until an answer has no calls."""
 
 import asyncio
 import json

@@ -444,7 +444,9 @@ class TurnSupervisor:
         self._grace_is_cut.set()
 
     async def drain(self, *, grace: float) -> None:
-        """Start no more turns, give live ones `grace` seconds, cancel the rest as `shutdown`, and wait for their end."""
+        """Start no more turns, give live ones `grace` seconds, cancel the others with the reason `shutdown`, and wait
+        for them to end.
+        """
         self.close()
         await self._wait_for_turns(grace)
         self._claimer.cancel_all(Cancellation(reason=CancelReason.SHUTDOWN))

@@ -25,8 +25,8 @@ _ID_SEPARATOR = "."  # does not occur in the ids of calls
 class Kept:
     """The messages that prompts still contain: the turns from `turn` on, with whole results from `result_turn` on.
 
-    In `result_turn`, the first `steps` messages with results are cleared too. An empty id means all messages. The id of
-    a turn that is no longer in the history means the same.
+    In `result_turn`, the first `steps` messages with results are cleared too. An empty id means all messages, and so
+    does the id of a turn that is no longer in the history.
 
     `summary` replaces the earlier turns. It is stored with the turn `summary_turn`, which wrote it.
 
@@ -127,7 +127,7 @@ def fitted(
     """
     prompt = apply(messages, selection, reader=reader)
     count, rest, characters = _counted_and_rest(prompt, head)
-    # Most prompts are far smaller, which the highest estimate already shows without the length of each message.
+    # Most prompts are far smaller. The highest estimate shows that without the length of each message.
     if count + _estimate(rest, head=characters, rate=_RATES[0]) <= room:
         return selection
     if tokens_of_prompt(prompt, head=head, rate=selection.rate) <= room:

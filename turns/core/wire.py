@@ -194,7 +194,7 @@ class SubAgentForm(CallForm):
 
 
 class SubAgentTurn(TypedDict):
-    """The turn of a sub-agent that a call started; the call does not wait for a detached one."""
+    """The turn of a sub-agent that a call started. `is_detached` is true if the call does not wait for it."""
 
     turn_id: str
     conversation_id: str

@@ -95,7 +95,7 @@ def overdue() -> list[int]:
 
 
 def begin(answers: Iterable[int]) -> None:
-    """Send those of the answers with these ids that are due, in the background."""
+    """Send the answers with these ids in the background, unless they are not due yet."""
     for pk in answers:
         background.spawn(_give(pk), name=f"acknowledgement {pk}")
 

@@ -20,7 +20,7 @@ MOST = {
 }
 RANGES = {"temperature": 2, "top_p": 1}  # the highest values; the lowest is 0
 MOST_FALLBACKS = 5
-MOST_STOP_SEQUENCES, LONGEST_STOP_SEQUENCE = 4, 64  # OpenAI's limit
+MOST_STOP_SEQUENCES, LONGEST_STOP_SEQUENCE = 4, 64  # OpenAI accepts at most four
 LONGEST_CHAT_MODEL = 200
 ANSWER_LIMITS = ("first_byte_timeout_ms", "idle_timeout_ms", "request_timeout_ms")
 SHORTEST_MS = 100

@@ -232,7 +232,7 @@ class Lease:
             with answered(self._timing.statement_timeout):
                 is_ours = process_registry.renew(self.process)
         except Exception as error:
-            # An outage would fill the log with tracebacks.
+            # Only the first failure is logged with a traceback, because an outage would fill the log.
             logger.warning("The lease was not renewed: %s", error, exc_info=not lacked_database)
             database_connection().close()
             if self._is_alone():

@@ -223,7 +223,7 @@ def claim_next(*, process: Process) -> Claimed | None:
 def waiting_conversations(*, limit: int = 100) -> list[UUID]:
     """Return idle conversations with a queued turn, in scheduling order.
 
-    The order assumes that all conversations before each one have started.
+    The place of each conversation assumes that all conversations before it have started.
     """
     oldest_first = (
         startable()

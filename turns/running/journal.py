@@ -249,7 +249,7 @@ class DatabaseJournal:
             await self._write(note_queued, call, call.waits_for)
 
     async def call_started(self, call: LiveCall) -> None:
-        """Store the start before the body runs."""
+        """Store the start of a call before its body runs."""
         checkpoint("before_call_start")
         await self._write(start_calls, call)
         self._check_lease()  # the write may have taken so long that another process owns the turn
@@ -260,7 +260,7 @@ class DatabaseJournal:
         self._progress.note(self._turn, call, lease=self._lease)
 
     async def deadline_moved(self, call: LiveCall, change: DeadlineChange) -> None:
-        """Store and publish the new limit (T9)."""
+        """Store and publish the new limit of a call (T9)."""
         await self._write(one_by_one(move_deadline), call, change)
 
     async def call_cancelling(self, call: LiveCall) -> None:
@@ -532,7 +532,7 @@ class StreamedText:
 
 
 class TextWrites:
-    """The streamed text of all turns of a process, stored together as soon as the previous write is done."""
+    """Stores the streamed text of all turns of a process together, as soon as the previous write is done."""
 
     def __init__(self) -> None:
         self._batches: Batches[StreamedText, bool] = Batches(
@@ -585,7 +585,7 @@ _store_texts = run_in_db_thread(store_texts)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressReport:
-    """The progress of a call at one time."""
+    """The progress of a call at a certain time."""
 
     turn: ClaimedTurn
     tool_id: str

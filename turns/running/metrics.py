@@ -183,7 +183,9 @@ class MetricsSink:
             count(event)
 
     def initialise(self) -> None:
-        """Create the series of a tool with 0, so that `increase()` sees the first timeout after a start."""
+        """Create the series of each tool with the value 0, so that `increase()` sees the first timeout after
+        a start.
+        """
         for tool in tuple(tools):
             name = self._names.label(tool.name)
             _indeterminate.labels(name)
@@ -296,7 +298,7 @@ def begin() -> None:
 
 
 def _begin_at_zero() -> None:
-    """Create the series with known labels, so that `increase()` sees the first event after a start."""
+    """Create the series with known labels and the value 0, so that `increase()` sees the first event after a start."""
     for status in TurnStatus:
         if status.is_terminal:
             _turns.labels(status)

@@ -246,7 +246,9 @@ def _instructions(agent: Agent, others: Iterable[AgentSummary], tools: Sequence[
 
 
 def _quoted(server: str, text: str) -> str:
-    """Return a server's instructions as a quotation, so that no line of them passes for another instruction."""
+    """Return a server's instructions as a quotation, so that none of their lines looks like an instruction of
+    the site.
+    """
     lines = "\n".join(f"> {line}" for line in text.splitlines())
     return f"{SERVER_SAYS % {'server': server}}\n{lines}"
 

@@ -1,4 +1,4 @@
-"""What people can do with calls: approve or deny them, answer their forms, and change their limits (D2, D4, T9).
+"""Services with which people approve or deny calls, answer their forms, and change their limits (D2, D4, T9).
 
 Each question is decided only once, and all viewers see the decision.
 """

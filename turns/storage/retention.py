@@ -181,7 +181,7 @@ def _count(before: datetime, idle: Sequence[UUID]) -> Pruned:
 
 
 def _delete(before: datetime, levels: Iterable[Sequence[UUID]], pruned: Pruned) -> Iterator[None]:
-    """Delete batch by batch, and add each to `pruned`."""
+    """Delete the data batch by batch, and add the numbers of each batch to `pruned`."""
     for level in levels:
         for start in range(0, len(level), BATCH):
             few = level[start : start + BATCH]
@@ -270,7 +270,7 @@ def empty_conversations(conversation_ids: Collection[UUID]) -> Iterator[None]:
     """Delete the contents of conversations. Yield after each piece, so that other work can run in between.
 
     Rows of turns, calls, cancels, repairs and decisions are kept. The title, which comes from the first message, is
-    deleted last. A conversation without one is therefore empty, except for later turns.
+    deleted last. A conversation without a title is therefore empty, except for later turns.
     """
     for conversation_id in conversation_ids:
         full = Q(conversation=conversation_id) & (_HAS_CONTENTS | ~Q(conversation__title=""))

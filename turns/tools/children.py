@@ -115,7 +115,7 @@ def start(origin: Origin, *, agent: str, message: str, is_detached: bool) -> Chi
 
 
 def _started_before(origin: Origin) -> Child | None:
-    """Return a child that was already started by a call whose response was lost."""
+    """Return the child if the call has already started it, because the response to the first attempt may be lost."""
     turn = Turn.objects.filter(conversation=origin.conversation_id).first()
     if turn is None:
         return None

@@ -85,7 +85,7 @@ def _status(call: CallRow) -> str:
 
 
 def _limit(call: CallRow) -> str:
-    """Return the limit of a call that is running or reached it."""
+    """Return the limit of a call if the call is running or has reached the limit."""
     if call.limit_reached == Limit.IDLE and call.idle_timeout_ms:
         return f", idle limit {format_duration(call.idle_timeout_ms)}"
     matters = not CallStatus(call.status).is_terminal or call.error_type == ErrorType.TIMEOUT
