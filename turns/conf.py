@@ -198,7 +198,7 @@ class TurnsSettings(AppSettings):
     ] = None
     """The file types that providers' chat models can see in addition to text, if they differ from the defaults:
     `["image", "pdf"]`, `["image"]` or `[]`. With `None`, models of Anthropic, OpenAI and Google can see images and
-    PDF, and those of your own server only text."""
+    PDF, and all others only text."""
 
     ATTACHMENT_STORAGE: Annotated[str, Setting("turns.E053")] = ""
     """The storage of [attachments](../howto/attachments.md): the name of an entry in Django's `STORAGES` that no

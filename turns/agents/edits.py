@@ -64,7 +64,7 @@ def save_agent(
     previous default.
 
     Raises: django.core.exceptions.ValidationError: a value is invalid, or another person has edited the agent. The
-    exception has the messages by field.
+    exception contains the messages by field.
     """
     agent = _locked().get(name) or Agent(name=name)
     is_new = agent.pk is None

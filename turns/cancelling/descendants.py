@@ -1,7 +1,7 @@
 """Cancels the descendants of a turn: everything that it has started (C10).
 
-Each descendant gets its own stored request, which its owner applies like any other. A descendant that is locked does
-not delay the others; the sweep stores its request later.
+Each descendant has its own stored request, which its owner applies like any other. A descendant whose conversation is
+locked does not delay the others; the sweep stores its request later.
 """
 
 import logging

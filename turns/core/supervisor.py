@@ -261,7 +261,7 @@ class TurnClaimer:
     def fill(self) -> None:
         """Start a claim for each requested free slot."""
         if self._slots.has_room_again():
-            self._slots.request(ANYWHERE)  # a full process gets no notifications
+            self._slots.request(ANYWHERE)  # a full process receives no notifications
         if self.phase is not Phase.OPEN:
             self._slots.forget()
         while (requester := self._slots.acquire()) is not None:

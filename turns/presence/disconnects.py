@@ -28,7 +28,7 @@ def save(values: Mapping[str, Any], *, by: Editor = None, version: datetime | No
     `version` is the `updated_at` that the editor saw.
 
     Raises: django.core.exceptions.ValidationError: a value is invalid, or another person has edited the policy. The
-    exception has the messages by field.
+    exception contains the messages by field.
     """
     DisconnectPolicy.objects.get_or_create(pk=1)
     policy = DisconnectPolicy.objects.select_for_update().get(pk=1)

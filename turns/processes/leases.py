@@ -1,10 +1,10 @@
-"""The lease of this process. A separate thread renews it, so that a blocked event loop or a busy database thread
-delays no renewal. A lease that is not renewed in time is lost permanently (H4).
+"""The lease of this process. A separate thread renews it, so that a blocked event loop or busy database threads delay
+no renewal. A lease that is not renewed in time is lost permanently (H4).
 
 Another process ends the turns of a process whose lease has expired by the database's clock. This process stops earlier
 by its own clock: `fence_after` seconds after the last renewal, it no longer owns any turns. If the whole process was
 suspended, for example by C code that holds the GIL, it could not renew. It then first queries the database to find out
-whether another process has taken its turns.
+whether another process has taken over its turns.
 """
 
 import asyncio

@@ -193,7 +193,7 @@ def has_its_pid(process: Process) -> bool:
 
 
 def _may_be_dead() -> Q:
-    """Return the condition for processes with an expired lease, and for those that this process can check. The
+    """Return the condition for processes with an expired lease, and for those that this process can check. Other
     processes of other machines are left out, because there may be many.
     """
     if database_connection().vendor == "sqlite":

@@ -146,9 +146,7 @@ async def _retires_alone(process: Process) -> bool:
 
 
 def _leave() -> None:
-    """Exit the process. Nothing is lost, because its calls were cancelled and other processes have taken over
-    its turns.
-    """
+    """Exit the process, which owns no turns any more, because other processes have taken them over."""
     logger.critical(
         "The database answers, but this process has not come back for %.0f s: it leaves with exit code %d",
         LEAVE_AFTER,

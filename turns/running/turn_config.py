@@ -211,7 +211,7 @@ def _maker_of(workspace: Path) -> Callable[[], Awaitable[None]]:
 
 
 async def _approval_of(agent: Agent, turn: ClaimedTurn) -> ApprovalRule:
-    """Return the agent's minimum approval rule. The rules of its parents also apply to a sub-agent (D1)."""
+    """Return the agent's minimum approval rule. For a sub-agent, the rules of its parents apply too (D1)."""
     rules = [agent.approval]
     if turn.parent_id is not None:
         rules += await run_in_db_thread(rules_above)(turn.parent_id)

@@ -1,7 +1,7 @@
-"""Queues the writes of a process for its database connection: by urgency, in groups, and again after a failure (C1).
+"""Queues the writes of a process's turns: by urgency, in groups, and again after a failure (C1).
 
-In each process, one thread writes to the database. Work that was passed to this thread keeps its order, but while work
-waits in this queue, more urgent work can overtake it.
+The turns of a process make one write at a time. Work that was passed to a database thread keeps its order, but while
+work waits in this queue, more urgent work can overtake it.
 """
 
 import asyncio

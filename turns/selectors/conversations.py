@@ -168,7 +168,10 @@ def get_turn(*, turn_id: UUID, user: User) -> wire.TurnWithCalls:
 
 @run_in_query_thread
 def tool_result(*, turn_id: UUID, tool_id: str, user: User) -> WholeResult:
-    """Return the whole result of a call that has ended. Raise `TurnNotFound`, `ToolCallNotFound`, `ToolCallNotEnded`."""
+    """Return the whole result of a call that has ended.
+
+    Raises: TurnNotFound, ToolCallNotFound, ToolCallNotEnded
+    """
     turn = turn_for(user, turn_id, permission="turns.view_all")
     if not governance_selectors.has_call(str(turn.pk), tool_id):
         raise ToolCallNotFound

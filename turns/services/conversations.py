@@ -151,7 +151,10 @@ async def continue_turn(*, turn_id: UUID, user: User) -> Received:
 
 @shielded
 async def resume_conversation(*, conversation_id: UUID, user: User) -> bool:
-    """Resume a parked conversation; return False if it was not parked (H4). Raise `ConversationNotFound`, `NotAllowed`."""
+    """Resume a parked conversation; return False if it was not parked (H4).
+
+    Raises: ConversationNotFound, NotAllowed
+    """
     events = await _resume(conversation_id, user)
     await sinks.publish(conversation_id, events or [])
     return events is not None

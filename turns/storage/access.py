@@ -17,7 +17,7 @@ from turns.models import Conversation, Turn
 
 User = AbstractBaseUser | AnonymousUser
 Asker = User | Callable[[], User]
-"""The user, or a function that determines the user in the database thread."""
+"""The user, or a function that determines the user in a database thread."""
 
 
 def identified(asker: Asker) -> User:

@@ -52,7 +52,7 @@ class FinishedCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedTurn:
-    """A turn that has ended. `answer` is the agent's text, `events` are the events that pages received."""
+    """A turn that has ended. `answer` is the agent's text, and `events` are the events that pages received."""
 
     id: UUID
     conversation_id: UUID

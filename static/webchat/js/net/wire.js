@@ -200,7 +200,7 @@ export const EVENTS_AFTER_END = Object.freeze(["cancel_acknowledged", "history_r
  */
 
 /**
- * The turn of a sub-agent that a call started; the call does not wait for a detached one.
+ * The turn of a sub-agent that a call started. `is_detached` is true if the call does not wait for it.
  *
  * @typedef {Readonly<{turn_id: string, conversation_id: string, agent: string, status: "queued"|"running"|"cancelling"|"completed"|"cancelled"|"failed"|"timed_out"|"interrupted", is_detached: boolean}>} SubAgentTurn
  */
@@ -432,7 +432,7 @@ export const EVENTS_AFTER_END = Object.freeze(["cancel_acknowledged", "history_r
  */
 
 /**
- * An error in a turn: a stable code and a sentence. With `wait_ms`, the request to the chat model is repeated after that time, and the turn continues. `reason` is the part of the sentence that gives the reason. A snapshot shows the event as the turn's `notice`. A live turn keeps it until the turn's next event. An ended turn without an `error_code` shows its last `error` without `wait_ms`.
+ * An error in a turn, with a stable code and a sentence. With `wait_ms`, the request to the chat model is repeated after that time, and the turn continues. `reason` is the part of the sentence that gives the reason. A snapshot shows the event as the turn's `notice`. A live turn keeps it until the turn's next event. An ended turn without an `error_code` shows its last `error` without `wait_ms`.
  *
  * @typedef {Readonly<{type: "error", seq: number, turn_id: string, at: string, code: string, message: string, reason?: string, wait_ms?: number|null}>} TurnErrorEvent
  */
