@@ -273,7 +273,7 @@ def _mark(turns: Sequence[Any], mode: str) -> None:
 
 
 def _append_after_step(turn: Any, cancellation: Cancellation) -> log.Batch:
-    """Append the event that a turn will end after its step."""
+    """Append the event that announces that a turn will end after its current step."""
     event = TurnEndsAfterStep(
         reason=cancellation.reason.value, source=cancellation.source.value, by=cancellation.by
     )

@@ -82,7 +82,7 @@ def count(user: AbstractBaseUser) -> dict[str, int]:
 
 
 def forget(user_id: Any, requester: Requester) -> Notifications:
-    """Forget a person, and return the notifications to send. Idempotent.
+    """Forget a person, and return the notifications to send. This is idempotent.
 
     Raises: NotAllowed: the requester may not forget this person.
     """

@@ -45,7 +45,7 @@ def has(turn: Turn, *, step: int) -> bool:
 
 
 def begin(turn: Turn, *, step: int, text: str, at: datetime) -> None:
-    """Append the partial message of a step to a locked conversation. Idempotent."""
+    """Append the partial message of a step to a locked conversation. This is idempotent."""
     if has(turn, step=step):
         return
     content = [{"type": "text", "text": text}]

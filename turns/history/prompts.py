@@ -66,7 +66,7 @@ def repair_prompt(conversation_id: UUID, turn_id: UUID, head: PromptHead) -> Rea
 
 
 def open_prompt(turn: Turn, opening: Opening) -> list[TurnEvent]:
-    """Store the opening of the prompt of a turn whose conversation is locked. Idempotent."""
+    """Store the opening of the prompt of a turn whose conversation is locked. This is idempotent."""
     if opening.note:
         Message.objects.filter(turn=turn, role="user").update(note=opening.note)
     place = Conversation.objects.filter(pk=turn.conversation_id)
@@ -82,7 +82,7 @@ def open_prompt(turn: Turn, opening: Opening) -> list[TurnEvent]:
 
 
 def keep(turn: Turn, selection: Kept, change: PromptChange) -> list[TurnEvent]:
-    """Store which messages the prompts of a locked conversation still contain. Idempotent."""
+    """Store which messages the prompts of a locked conversation still contain. This is idempotent."""
     Conversation.objects.filter(pk=turn.conversation_id).update(context=selection.to_json())
     summary = sanitize_text(selection.summary) if change is PromptChange.SUMMARY else ""
     columns = {"summary": summary} if summary else {}

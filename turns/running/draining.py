@@ -1,9 +1,10 @@
 """The shutdown of a process that runs turns: orderly if possible, and on time even if something hangs.
 
-The first signal drains: no turn starts, running turns have `TURNS_DRAIN_GRACE` seconds to end, and the rest is
-cancelled as `shutdown`. The second signal skips the grace period, and the third exits immediately. Signal handlers are
-Python functions instead of callbacks of the event loop, and a thread enforces the deadlines. The process therefore
-exits even if the loop is blocked, a coroutine ignores its cancellation or the database hangs.
+The first signal starts the drain: no turn starts, running turns have `TURNS_DRAIN_GRACE` seconds to end, and those that
+have not ended by then are cancelled with the reason `shutdown`. The second signal skips the grace period, and the third
+exits immediately. Signal handlers are Python functions instead of callbacks of the event loop, and a thread enforces
+the deadlines. The process therefore exits even if the loop is blocked, a coroutine ignores its cancellation or the
+database hangs.
 """
 
 import asyncio

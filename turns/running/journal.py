@@ -74,7 +74,7 @@ Events = list[TurnEvent]
 
 
 Obey = Callable[[PendingCancel], object]
-"""Applies a cancel request to the turn in this process; idempotent."""
+"""Applies a cancel request to the turn in this process. It must be idempotent."""
 
 Change = Callable[[Turn, Sequence[Any]], list[TurnEvent]]
 """Writes the changes of all its items, and returns their events."""

@@ -120,7 +120,7 @@ class Runtime:
         self._callbacks.append(callback)
 
     async def drain(self, *, grace: float) -> None:
-        """Start no more turns, give live ones `grace` seconds to end, and cancel the rest."""
+        """Start no more turns, give live ones `grace` seconds to end, and cancel those that do not end."""
         dispatchers.detach()
         self.supervisor.close()
         for callback in self._callbacks:
@@ -380,8 +380,8 @@ def cut_grace() -> None:
 
 
 async def stop(*, grace: float | None = None, for_good: bool = False) -> None:
-    """Drain: start no more turns, give live ones `grace` seconds to end, cancel the rest, and close every worker
-    process.
+    """Drain: start no more turns, give live ones `grace` seconds to end, cancel those that do not, and close every
+    worker process.
 
     With `for_good`, no runtime is started on this loop again. Turns that are queued later wait for another process.
     """
