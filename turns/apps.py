@@ -26,7 +26,7 @@ class TurnsConfig(AppConfig):
         post_migrate.connect(make_groups, sender=self)
         post_delete.connect(rows.follow_row, sender="turns.Attachment")
         pre_delete.connect(deletions.follow_user, sender=settings.AUTH_USER_MODEL)
-        if find_spec("prometheus_client") is not None:  # an extra
+        if find_spec("prometheus_client") is not None:  # the `metrics` extra installs it
             from turns.running import metrics
 
             metrics.begin()

@@ -1,4 +1,4 @@
-"""System checks of every setting of turns. Each has a permanent id, the problem, and a hint."""
+"""System checks of every setting of turns. Each message has a permanent id, the problem, and a hint."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,7 +38,7 @@ def check_names(**_: Any) -> list[checks.CheckMessage]:
 
 
 def check_apps(**_: Any) -> list[checks.CheckMessage]:
-    """Check that the apps below turns are installed."""
+    """Check that the app `governance` is installed, on which turns depends."""
     return setting_rules.check_apps("turns", "governance", check_id="turns.E050")
 
 
@@ -94,8 +94,8 @@ def check_dispatcher(**_: Any) -> list[checks.CheckMessage]:
 
 
 def check_database(**_: Any) -> list[checks.CheckMessage]:
-    """Check that SQLite transactions take the write lock at the start, because a transaction that takes it later fails
-    immediately if another process is writing.
+    """Check that SQLite transactions acquire the write lock at the start, because a transaction that acquires it later
+    fails immediately if another process is writing.
     """
     if check_apps():  # the database alias is only known with governance
         return []

@@ -12,7 +12,7 @@ from governance.app_settings import WEEK, AppSettings, Setting
 IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 PDF, TEXT = "application/pdf", "text/plain"
 MEDIA_TYPES = {*IMAGE_TYPES, PDF, TEXT}
-MODALITIES = {"image", "pdf"}  # what a chat model may read beside text
+MODALITIES = {"image", "pdf"}  # the kinds of files that a chat model may read
 
 
 _ENDPOINT = re.compile(r"[a-z][a-z0-9_-]{0,31}")
@@ -63,7 +63,7 @@ def _are_cancel_phrases(values: Sequence[str]) -> bool:
 
 
 class TurnsSettings(AppSettings):
-    """Every setting; each docstring is its line in `docs/settings/turns.md`."""
+    """Every setting of turns. The docstring of a setting is its line in `docs/settings/turns.md`."""
 
     PREFIX = "TURNS_"
 

@@ -72,14 +72,14 @@ class InvalidAnswer(TurnsError):
 
 
 class NotAllowed(TurnsError):
-    """The user was signed out or deactivated since the request began."""
+    """The user is not signed in, was deleted or deactivated, or may not do this."""
 
     code = "not_allowed"
     text = _("You are not allowed to do this. Sign in again.")
 
 
 class MessageRejected(TurnsError):
-    """The message is empty or too long."""
+    """The request is invalid, for example because its message is empty or too long."""
 
     code = "message_rejected"
 
@@ -155,6 +155,6 @@ class TooManyMessages(TurnsError):
 
 
 class AgentUnavailable(TurnsError):
-    """The requested agent does not exist or is disabled."""
+    """The requested agent does not exist, is disabled, or is restricted to other people."""
 
     code = "agent_unavailable"

@@ -26,7 +26,7 @@ _starting: set[asyncio.Task[str]] = set()  # the event loop keeps only weak refe
 
 
 class LifespanApplication:
-    """Handles `lifespan`. Under Daphne, it starts the turns as soon as the server runs."""
+    """The ASGI application for `lifespan`. Under Daphne, it starts the turns as soon as the server runs."""
 
     def __init__(self) -> None:
         if (
@@ -68,7 +68,7 @@ async def _problem_of(action: Awaitable[object], *, what: str) -> str:
     try:
         await action
     except _Unusable as problem:
-        logger.error("%s", problem)  # noqa: TRY400 - these words are instead of a traceback
+        logger.error("%s", problem)  # noqa: TRY400 - the message replaces the traceback
         return str(problem)
     except Exception:
         logger.exception("%s failed", what)

@@ -1,4 +1,7 @@
-"""Edits of agents, from the admin and from code. Each is audited with the old and the new values (sync ORM)."""
+"""Edits agents, for the admin and for code. Each edit is audited with the old and the new values.
+
+The functions here use the synchronous ORM.
+"""
 
 from datetime import datetime
 from typing import Any, TypedDict
@@ -60,8 +63,8 @@ def save_agent(
     Groups are given by name. `version` is the `updated_at` that the editor saw. Making an agent the default replaces the
     previous default.
 
-    Raises: django.core.exceptions.ValidationError: a value is invalid, or another person has edited the agent; messages
-    by field.
+    Raises: django.core.exceptions.ValidationError: a value is invalid, or another person has edited the agent. The
+    exception contains the messages by field.
     """
     agent = _locked().get(name) or Agent(name=name)
     is_new = agent.pk is None
@@ -150,7 +153,9 @@ def _locked() -> dict[str, Agent]:
 
 
 def _take_default(*, by: Editor) -> None:
-    """Read the default again, because another edit may have added one while this edit waited for its locks."""
+    """Remove the default from other agents. They are read again, because another edit may have added a default while
+    this one waited for its locks.
+    """
     for other in Agent.objects.select_for_update().filter(is_default=True):
         other.is_default = False
         other.save(update_fields=["is_default", "updated_at"])

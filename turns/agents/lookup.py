@@ -1,4 +1,7 @@
-"""Finds the agent of a conversation and the content of its empty page, and creates the first agent (sync ORM)."""
+"""Finds the agent of a conversation, finds what its page shows before the first message, and creates the first agent.
+
+The functions here use the synchronous ORM.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -59,7 +62,7 @@ def read_config(name: str, *, user_id: Any) -> AgentConfig:
 
 
 def terms_of(agent: Agent) -> dict[str, Any]:
-    """Return the fields that a new turn takes from its agent."""
+    """Return the fields that a new turn copies from its agent."""
     return {
         "agent": agent.name,
         "turn_timeout_ms": _turn_timeout_ms(agent),
@@ -69,7 +72,6 @@ def terms_of(agent: Agent) -> dict[str, Any]:
 
 
 def chat_settings_of(agent: Agent) -> ChatSettings:
-    """Return the settings for the agent's chat model."""
     return ChatSettings(
         temperature=agent.temperature,
         top_p=agent.top_p,
@@ -83,7 +85,7 @@ def chat_settings_of(agent: Agent) -> ChatSettings:
 
 
 def _turn_timeout_ms(agent: Agent) -> int | None:
-    """Return the agent's limit, or else the project's. None = no limit; agent and project can also set 0 for that."""
+    """Return the limit of the agent, or else of the project; None if there is no limit. Both can set 0 for no limit."""
     if agent.turn_timeout_ms is not None:
         return agent.turn_timeout_ms or None
     return limit_ms(app_settings.TURN_TIMEOUT) or None
@@ -165,7 +167,7 @@ def _summaries(agents: Iterable[Agent]) -> list[AgentSummary]:
 
 
 def make_first_agent(*, using: str, apps: Any = installed, **_signal: Any) -> None:
-    """After a migration, create the default agent if there are no agents. It has no restrictions."""
+    """Create the default agent after a migration if there are no agents. It has no restrictions."""
     try:
         model = apps.get_model("turns", "Agent")
     except LookupError:  # the database was migrated back to before agents existed
@@ -180,7 +182,7 @@ def make_first_agent(*, using: str, apps: Any = installed, **_signal: Any) -> No
 
 
 class ToolNames:
-    """A set of tools that may not exist yet; `github_*` matches all with this prefix."""
+    """A set of tool names. The tools need not exist yet, and `github_*` matches all names with this prefix."""
 
     def __init__(self, names: Iterable[str]) -> None:
         names = tuple(names)
@@ -199,7 +201,7 @@ class ToolNames:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """A message to start with; `title` explains what it shows, if the text does not."""
+    """A message with which a person can start. `title` explains what the message shows, if its text does not."""
 
     text: str
     title: str = ""
@@ -207,7 +209,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Starters:
-    """The content of the page of an agent without messages. An empty placeholder means the page's default."""
+    """The content of a page before the first message to its agent. An empty placeholder means the page's default."""
 
     samples: tuple[Sample, ...] = ()
     placeholder: str = ""

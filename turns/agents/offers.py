@@ -72,7 +72,7 @@ class Offer(Generic[T]):
 def offer(
     tools: Iterable[T], names: Sequence[str] | None, *, chat_models: Iterable[str]
 ) -> Offer[T]:
-    """Return the tools to offer to an agent's chat models; `names` is the agent's list of tools, None = all.
+    """Return the tools to offer to an agent's chat models. `names` is the agent's list of tools; None means all tools.
 
     This site's tools come first, then those of MCP servers, by name, so the selection is stable.
     """
@@ -99,7 +99,7 @@ def notices_of(
 ) -> tuple[Notice, ...]:
     """Return the notices about an offer: the tools left out, once per conversation, and the servers still starting.
 
-    `starting` are the MCP servers that are not connected yet, with the prefixes of their tools.
+    `starting` contains the MCP servers that are not connected yet, with the prefixes of their tools.
     """
     notices = []
     if problem := tool_offer.problem:

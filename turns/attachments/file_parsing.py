@@ -1,4 +1,4 @@
-"""Reads attached files: detects the type, and opens the file in a limited worker process. Blocking.
+"""Reads attached files: detects the type, and opens the file in a limited worker process. All functions block.
 
 If bubblewrap is available, the worker runs in the sandbox for commands, without network or access to the server's
 files.
@@ -42,14 +42,16 @@ class Readable(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadFile:
-    """A file as stored. Images are re-encoded; other files are unchanged, with their text extracted."""
+    """A file that has been read and can be stored. Images are re-encoded; other files are unchanged, with their text
+    extracted.
+    """
 
     media_type: str
     content: bytes
     text: str = ""
     width: int | None = None
     height: int | None = None
-    pages: int | None = None  # of a PDF; 0 = it cannot be opened
+    pages: int | None = None  # the number of pages of a PDF; 0 if it cannot be opened
 
 
 def read_file(
@@ -84,7 +86,7 @@ def read_file(
 
 
 def read_image(content: bytes, *, token: CancellationToken | None = None) -> ReadFile:
-    """Read a tool's image. Raise `AttachmentRejected` for anything else, including SVG."""
+    """Read a tool's image. Raise `AttachmentRejected` for anything that is not a supported image, including SVG."""
     if not media_type_of(content).startswith("image/"):
         kinds = [name for name in app_settings.ATTACHMENT_TYPES if name in IMAGE_TYPES]
         raise AttachmentRejected(f"It is none of these: {_kinds(kinds) or 'nothing is taken'}.")
@@ -133,7 +135,7 @@ def _ask_worker(
     seconds = app_settings.ATTACHMENT_TIMEOUT
     task = {"kind": kind, "seconds": math.ceil(seconds), "memory": MEMORY, **limits}
     libraries = _libraries()
-    # The interpreter outside a virtual environment, which may be in a private directory.
+    # Use the interpreter outside the virtual environment, because that may be in a private directory.
     python = os.path.realpath(sys.executable)
     command = sandboxed(
         (python, "-P", "-B", str(_WORKER), json.dumps(task)),
@@ -163,7 +165,7 @@ def _ask_worker(
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """Kill the worker and its sandbox, which may have started only partly."""
+    """Kill the worker and its sandbox, which may not have started completely."""
     if process.poll() is None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -171,7 +173,9 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 @functools.cache
 def _libraries() -> tuple[str, ...]:
-    """Return only the directories of the libraries that the worker imports, because the project's may contain secrets."""
+    """Return the directories of the libraries that the worker imports. It cannot read others, because those of the
+    project may contain secrets.
+    """
     specs = [importlib.util.find_spec(name) for name in _IMPORTED]
     origins = [spec.origin for spec in specs if spec is not None and spec.origin]
     return tuple(dict.fromkeys(str(Path(origin).parents[1]) for origin in origins))

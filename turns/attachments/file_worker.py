@@ -1,6 +1,6 @@
 """A separate program that reads one untrusted file under resource limits.
 
-It gets the file on standard input and the task as JSON in its argument. It writes a line of JSON and then bytes to
+It receives the file on standard input and the task as JSON in its argument. It writes a line of JSON and then bytes to
 standard output. It imports nothing from this project.
 """
 
@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 LONGEST_SIDE = 2_000  # pixels; Anthropic rejects requests with more than 20 images if one is larger
-MOST_BYTES = 3_500_000  # of an image; providers accept 5 MB of base64
+MOST_BYTES = 3_500_000  # maximum of an image; providers accept 5 MB of base64
 MOST_PAGES = 1_000
 QUALITY = 85
 FORMATS = {"PNG": "image/png", "JPEG": "image/jpeg", "WEBP": "image/webp"}

@@ -7,7 +7,7 @@ from turns.conf import PDF, TEXT
 
 HEAD_LENGTH = 16  # bytes needed to detect an image or a PDF
 NAME_LENGTH = 150
-NAME_BYTES = 200  # of a name in a workspace; file systems allow 255, including the id before it
+NAME_BYTES = 200  # maximum in a workspace; file systems allow 255, including the id before it
 _SUFFIXES = {
     "image/png": (".png",),
     "image/jpeg": (".jpg", ".jpeg"),

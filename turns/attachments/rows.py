@@ -1,4 +1,7 @@
-"""The rows of attachments and their files: quotas, assignment to messages, removal (sync ORM, except `write_file`)."""
+"""The rows of attachments and their files: quotas, assignment to messages, removal.
+
+All functions except `write_file` use the synchronous ORM.
+"""
 
 import logging
 from collections.abc import Collection, Sequence
@@ -25,13 +28,15 @@ from turns.models import Attachment, Turn
 logger = logging.getLogger(__name__)
 
 STORING, STORED, REMOVING = "storing", "stored", "removing"
-UNCLAIMED_FOR = timedelta(days=1)  # after which an unsent file is removed
+UNCLAIMED_FOR = timedelta(days=1)  # the time after which an unsent file is removed
 BATCH_SIZE = 500  # files to remove per run
 MOST_UNCLAIMED = 100  # unsent files per user
 
 
 def require_room(owner_id: Any, *, waiting: int) -> None:
-    """Raise `AttachmentRejected` if a user has no room for another file. `waiting` files have not been stored yet."""
+    """Raise `AttachmentRejected` if a user has no room for another file. `waiting` is the number of files that have not
+    been stored yet.
+    """
     own = Attachment.objects.filter(owner=owner_id)
     _check_room(own, size=1, waiting=waiting)
 
@@ -61,7 +66,9 @@ def reserve(owner_id: Any, name: str, file: ReadFile, *, turn: Turn | None = Non
 
 
 def _check_room(own: "QuerySet[Attachment]", *, size: int, waiting: int | None) -> None:
-    """Check the quota; `waiting` files are added to the unsent ones; None = this file belongs to a message."""
+    """Raise `AttachmentRejected` if a quota is used up. `waiting` is the number of files that have not been stored yet;
+    None means that the new file is not an unsent one.
+    """
     total = own.aggregate(total=Sum("size"))["total"] or 0
     if total + size > app_settings.ATTACHMENT_QUOTA:
         raise AttachmentRejected(

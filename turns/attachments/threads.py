@@ -92,7 +92,7 @@ class ParsingQueue:
             queue = self._queues.pop(owner)
             job = queue.popleft()
             if queue:
-                self._queues[owner] = queue  # at the end of the queue
+                self._queues[owner] = queue  # behind the other owners
             self._busy.add(owner)
             return owner, job
 

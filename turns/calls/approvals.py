@@ -1,4 +1,7 @@
-"""Stores the approvals that calls wait for, and serializes them for clients (sync ORM)."""
+"""Stores the approvals that calls wait for, and serializes them for clients.
+
+The functions here use the synchronous ORM.
+"""
 
 import re
 from collections.abc import Sequence
@@ -95,7 +98,7 @@ def _earlier(call: LiveCall, question: Question, turn: Turn) -> Decision | None:
 
 
 def pending(questions: Sequence[str]) -> list[PendingDecision]:
-    """Return the decisions on those of these questions that have been decided."""
+    """Return the decisions that have been made on these questions."""
     rows = approval_store.decided_among(questions) if questions else ()
     return [pending_decision(row) for row in rows]
 
@@ -216,6 +219,6 @@ def is_known_host(host: str, *, turn: Turn) -> bool:
 
 
 def is_named_in(text: str, host: str) -> bool:
-    """Return whether text mentions exactly this host: neither a parent or subdomain nor a longer name with it."""
+    """Return whether a text mentions exactly this host, and not only a parent domain, a subdomain or a longer name."""
     pattern = rf"(?<![\w.@-])(?:www\.)?{re.escape(host)}(?![\w-]|\.\w)"
     return re.search(pattern, text, re.IGNORECASE) is not None

@@ -1,8 +1,8 @@
-"""Abandoned calls, which may still be running (T11; sync ORM). They are watched until their end is known or cannot be
-determined.
+"""Watches abandoned calls, which may still be running, until their end is known or cannot be determined (T11; sync
+ORM).
 
-A late end is published in the conversation even if the turn has ended. Work in a dead process ended with the process.
-Work elsewhere, or in a process that cannot be observed from here, is no longer watched after some time.
+A late end is published in the conversation even if the turn has ended. Work in a process that died has ended with it.
+Work that runs elsewhere, or in a process that cannot be observed from here, is watched only for `WATCHED_FOR`.
 """
 
 from collections.abc import Iterable
@@ -25,8 +25,8 @@ PROCESS_ENDED = "process_ended"
 
 
 def settle(turn_id: UUID, call_id: str, late: LateSettlement) -> log.Batch | None:
-    """Record that an abandoned call has ended. Return the events to publish; None if its end was known or its turn was
-    deleted.
+    """Record that an abandoned call has ended. Return the events to publish, or None if its end was already known or
+    its turn was deleted.
     """
     with atomic():
         conversation = log.locked_of(turn_id)

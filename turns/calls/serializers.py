@@ -1,4 +1,4 @@
-"""Tool calls in wire format: `describe` converts a row, and events take their fields from the converted call."""
+"""Tool calls in wire format: `describe` converts a row, and events contain fields of the converted call."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -51,7 +51,7 @@ def ended_by(row: Any) -> EndedBy | None:
 
 
 def is_interruptible(row: CallRow) -> bool:
-    """Return whether a cancel can end the body of a call. If not, the body runs on and only the wait for it ends."""
+    """Return whether a cancel can end the body of a call. If not, only the wait for the body ends."""
     return row.isolation != Isolation.THREAD
 
 
@@ -114,7 +114,7 @@ def describe(
     form: ApprovalRow | None = None,
     sub_agent: SubAgentTurn | None = None,
 ) -> Call:
-    """Return a call in wire format, as of the time `at` (None = now).
+    """Return a call in wire format, as of the time `at`, or as of now if it is None.
 
     `question` and `sub_agent` are the question about the call and the turn that the call started; the call's events
     do not show them.
@@ -158,7 +158,7 @@ def describe(
 
 
 def current(call: Call) -> CurrentTool:
-    """Return a waiting or running call for a list of turns."""
+    """Return the fields of a waiting or running call that lists of turns show."""
     return cast("CurrentTool", fields_of(call, CurrentTool.__annotations__))
 
 

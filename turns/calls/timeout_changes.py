@@ -1,4 +1,7 @@
-"""Changes to the limit of a running call, stored for its turn's owner (T9, C12; sync ORM)."""
+"""Changes to the limit of a running call, stored for its turn's owner (T9, C12).
+
+The functions here use the synchronous ORM.
+"""
 
 from collections.abc import Sequence
 from typing import Any

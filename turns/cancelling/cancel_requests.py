@@ -1,6 +1,7 @@
-"""Requests to cancel a turn or one of its calls (C2, C5; sync ORM). Every request has one row, which is written here.
+"""Requests to cancel a turn or one of its calls (C2, C5). Every request has one row, which is written here.
 
-A request is stored first, then applied by the turn's owner, and settled when the turn or call has ended.
+A request is stored first, then applied by the turn's owner, and settled when the turn or call has ended. The functions
+use the synchronous ORM.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +28,7 @@ ENDS_AFTER_STEP = Exists(
         turn=OuterRef("pk"), tool_id="", mode="after_step", settled_at=None
     )
 )
-"""Annotates turns with whether an accepted request ends them after their step."""
+"""An annotation of turns: whether an accepted request ends them after their current step."""
 
 
 def cancel_turns(
@@ -145,9 +146,9 @@ def settle(
     at: datetime,
     of_calls: Mapping[str, str] | None = None,
 ) -> None:
-    """Settle the open requests of a turn at this database time.
+    """Settle these requests for a turn at the database time `at`.
 
-    `of_calls` has, by id, the outcomes of calls that differ from the turn's.
+    `of_calls` contains the outcomes of calls, by id; `outcome` applies to all other requests.
     """
     outcomes = of_calls or {}
     _settle({it: outcomes.get(it.tool_id, outcome) for it in requests}, at=at)
@@ -225,7 +226,7 @@ def _overtake(turns: Sequence[Any], cancellation: Cancellation, *, by_id: Any) -
 
 
 def _accept(requests: Sequence[CancelRequest]) -> None:
-    """Record every request for the audit, including repeated ones."""
+    """Record requests in the audit and the log, both new ones and those that now take effect earlier."""
     activity.store(_act(request) for request in requests)
     for request in requests:
         log_lines.cancel_accepted(request)
@@ -249,7 +250,6 @@ def _act(request: CancelRequest) -> Any:
 
 
 def _row_of(turn: Any, cancellation: Cancellation, **facts: Any) -> CancelRequest:
-    """Return the row of a new request."""
     return CancelRequest(
         turn=turn,
         reason=cancellation.reason.value,
@@ -273,7 +273,7 @@ def _mark(turns: Sequence[Any], mode: str) -> None:
 
 
 def _append_after_step(turn: Any, cancellation: Cancellation) -> log.Batch:
-    """Append the event that a turn will end after its step."""
+    """Append the event that announces that a turn will end after its current step."""
     event = TurnEndsAfterStep(
         reason=cancellation.reason.value, source=cancellation.source.value, by=cancellation.by
     )

@@ -1,4 +1,7 @@
-"""Stores cancel requests. The row is authoritative; notifications are only hints (C2, C12; sync ORM)."""
+"""Stores the cancels that people request. The rows are authoritative; notifications are only hints (C2, C12).
+
+The functions here use the synchronous ORM.
+"""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -45,10 +48,11 @@ class CancelReceipt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelCommand:
-    """A person's cancel: channel, reason and, if there was one, the cancel word (`said`).
+    """A cancel that a person requests, with its source, its reason (`note`) and the cancel word, if there was one
+    (`said`).
 
-    With the `mode` "queued", a turn ends only while it waits, and the turns queued behind it are kept. The `obeying`
-    turns run in this process and are already cancelled in memory.
+    With the `mode` "queued", a turn is cancelled only if it is still queued, and the turns queued behind it are kept.
+    The `obeying` turns run in this process and are already cancelled in memory.
     """
 
     user: User
@@ -61,10 +65,10 @@ class CancelCommand:
 
 
 def request_turn_cancel(turn_id: UUID, command: CancelCommand) -> CancelReceipt:
-    """Store the request to end a turn, and empty the queue behind it in the same transaction (C5, C7).
+    """Store the request to end a turn, and end the turns queued behind it (C5, C7).
 
-    Queued turns end in the same transaction so that none can start in between. If the turn itself is queued, it ends
-    immediately.
+    The queued turns end in the same transaction, so that none of them can start in between. If the turn itself is
+    queued, it ends immediately.
     """
     return _once(turn_id, command, partial(_cancel_turn, command=command))
 
@@ -119,7 +123,7 @@ def active_turn(conversation_id: UUID) -> Turn | None:
 def just_cancelled(conversation_id: UUID, command: CancelCommand) -> UUID | None:
     """Return the id of the turn that a person has just cancelled, if no message followed; otherwise None.
 
-    People in a hurry send "stop" twice. The second message gets the same answer, even if the client repeats it.
+    People in a hurry send "stop" twice. The second message gets the same response, even if the client repeats it.
     """
     recent = Turn.objects.filter(ended_at__gte=now_minus(SAID_AGAIN_WITHIN))
     own = recent.filter(conversation=conversation_id).order_by("-number")
@@ -216,8 +220,8 @@ def _cancel_turn(turn: Any, *, cancellation: Cancellation, command: CancelComman
 def _withdraw(turn: Any, *, cancellation: Cancellation, command: CancelCommand) -> CancelReceipt:
     """End a turn only if it is queued; a running turn continues.
 
-    The source records this, because the page hides a withdrawn message but keeps one whose turn was cancelled
-    otherwise.
+    The source records the withdrawal, because the page hides a withdrawn message but keeps one whose turn was cancelled
+    in another way.
     """
     if turn.status != TurnStatus.QUEUED:
         return _receipt(turn, OpOutcome.ALREADY_FINISHED)

@@ -1,7 +1,7 @@
-"""Cascades: cancelling a turn cancels everything that it has started (C10).
+"""Cancels the descendants of a turn: everything that it has started (C10).
 
-Each descendant gets its own stored request, which its owner applies like any other. A descendant that is locked does
-not delay the others; the sweep stores its request later.
+Each descendant has its own stored request, which its owner applies like any other. A descendant whose conversation is
+locked does not delay the others; the sweep stores its request later.
 """
 
 import logging
@@ -22,7 +22,7 @@ from turns.models import CancelRequest, Conversation, Turn
 
 logger = logging.getLogger(__name__)
 
-CUT_OFF = (  # statuses of turns that end their descendants too, and the status before that
+CUT_OFF = (  # statuses of a turn whose descendants end too
     TurnStatus.CANCELLING,
     TurnStatus.CANCELLED,
     TurnStatus.FAILED,
@@ -30,7 +30,7 @@ CUT_OFF = (  # statuses of turns that end their descendants too, and the status 
     TurnStatus.INTERRUPTED,
 )
 
-# The ended turn may be a more distant ancestor, because a turn that completed earlier may have left detached ones.
+# The ended turn may be a more distant ancestor, because a turn in between may have completed and left detached ones.
 BELOW_CUT_OFF = (
     Q(parent__status__in=CUT_OFF)
     | Q(parent__parent__status__in=CUT_OFF)
@@ -43,9 +43,9 @@ def cancel_descendants(
 ) -> Notifications:
     """Store a cancel request for every active descendant of this turn.
 
-    With `tool_id`, it does so only for descendants started by that call. The caller holds the lock of the turn's
-    conversation or has stored its cancel, so no new descendant can start. Without `waits`, descendants with locked
-    conversations are left out; the others then need a constant number of statements.
+    With `tool_id`, only the descendants that this call has started are cancelled. The caller holds the lock of the
+    turn's conversation or has stored its cancel, so no new descendant can start. Without `waits`, descendants with
+    locked conversations are left out; the others then need a constant number of statements.
     """
     return cancel_all(below(turn_id, tool_id), cancellation, waits=waits)
 
@@ -98,7 +98,7 @@ def complete() -> Notifications:
 
 
 def cancel_turn(turn: Turn, cancellation: Cancellation, *, mode: str = "now") -> Notifications:
-    """Cancel one descendant. A failure must not roll back the others, so the sweep retries it."""
+    """Cancel one descendant. A failure does not roll back the cancels of the others; the sweep then retries it."""
     if turn.status not in ACTIVE_STATUSES:
         return Notifications()
     try:
@@ -160,7 +160,7 @@ def reached(turns: Sequence[Turn]) -> int:
 
 
 def below(turn_id: UUID, tool_id: str | None = None) -> list[Turn]:
-    """Return the descendants of a turn or of one of its calls, top-down."""
+    """Return the descendants of a turn or of one of its calls, from the top down."""
     children = Turn.objects.filter(parent_id=turn_id)
     if tool_id is not None:
         children = children.filter(parent_tool_id=tool_id)
@@ -176,7 +176,9 @@ def below(turn_id: UUID, tool_id: str | None = None) -> list[Turn]:
 def _cancel_free(
     turns: Sequence[Turn], cancellation: Cancellation
 ) -> tuple[Notifications, set[UUID]]:
-    """Cancel the descendants whose conversations are not locked, and return them."""
+    """Cancel the descendants whose conversations are not locked. Return the notifications, and the ids of
+    these turns.
+    """
     if not turns:
         return Notifications(), set()
     try:

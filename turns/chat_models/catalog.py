@@ -1,4 +1,6 @@
-"""Chat models by name: `local`, built in and without a key, `provider:model`, or the path of a factory."""
+"""Finds chat models by name: `local`, which is built in and needs no key, `provider:model`, or the path of a
+factory.
+"""
 
 import logging
 from collections.abc import Iterator
@@ -86,7 +88,7 @@ def is_known(name: str) -> bool:
 
 
 def most_tools(name: str) -> int | None:
-    """Return how many tools the provider of a chat model accepts in one request; None = any number."""
+    """Return how many tools the provider of a chat model accepts in one request; None if there is no known limit."""
     provider_and_model = split(name)
     return provider_and_model[0].most_tools if provider_and_model else None
 

@@ -1,6 +1,7 @@
 """Commands: the small language of the `local` chat model. The meaning of a message depends on its text alone.
 
-Several lines are the calls of one step; a line `then` begins the next step. An indented line belongs to the line above.
+The commands on several lines are the calls of one step, and a line `then` begins the next step. An indented line
+belongs to the line above it.
 """
 
 import json
@@ -80,11 +81,11 @@ COMMANDS = {row.example.split()[0]: row for row in (
 
 
 class Slowly(str):
-    """Text to stream slowly, word by word, so that people can watch it arrive."""
+    """A text that is streamed slowly, word by word, so that people can watch it arrive."""
 
 
 class Thought(Slowly):
-    """Text to stream as thinking."""
+    """A text that is streamed as thinking."""
 
 
 class Call(NamedTuple):
@@ -103,7 +104,9 @@ class Answer(NamedTuple):
     step: int = 1
 
     def deltas(self) -> Iterator[tuple[TextDelta | ThinkingDelta | ToolCallDelta, bool]]:
-        """Yield the answer in pieces, as providers do. The second value reports whether to stream the piece slowly."""
+        """Yield the answer in pieces, as providers do, each with a flag that says whether to stream the piece
+        slowly.
+        """
         for kind, texts in (
             (ThinkingDelta, [text for text in self.texts if isinstance(text, Thought)]),
             (TextDelta, [text for text in self.texts if not isinstance(text, Thought)]),

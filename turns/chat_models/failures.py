@@ -1,4 +1,4 @@
-"""Failures of a provider. Each kind has a stable code and a sentence that explains what to do; some can be retried.
+"""The failures of providers. Each kind has a stable code and a sentence that explains what to do; some can be retried.
 
 Rows store the sentences in English; they are translated when they are shown.
 """
@@ -42,8 +42,8 @@ class FailureKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """The chat model in a sentence, the environment variable with its `key`, and the `extra` with its packages. Both
-    are empty if they are unknown.
+    """The names in the sentence of a failure: the chat model, the environment variable with its `key`, and the `extra`
+    with its packages. `key` and `extra` are empty if they are unknown.
     """
 
     chat_model: str
@@ -52,7 +52,7 @@ class Subject:
 
 
 class ProviderFailure(ChatModelError):
-    """A provider could not answer. `retry_after` is the wait in seconds that the provider requested; None = unknown."""
+    """A provider could not answer. `retry_after` is the wait in seconds that the provider requested, if any."""
 
     def __init__(
         self,
@@ -92,7 +92,8 @@ def failure(
 ) -> ProviderFailure:
     """Return a failure with its sentence. The provider's own message is only in its `detail`.
 
-    `seconds` is the limit that was reached. `has_begun`: the answer had already begun, and its text so far is kept.
+    `seconds` is the limit that was reached. `has_begun` is true if the answer had already begun; its text so far is
+    kept.
     """
     template = _SENTENCES[kind]
     if kind is FailureKind.KEY_REFUSED and not subject.key:
@@ -257,9 +258,9 @@ _SENTENCES: dict[FailureKind, str] = {
         "The connection to the model was lost in the middle of its answer. The text so far is kept; send “go on” to continue."
     ),
 }
-# Rows keep them in English.
+# The sentences that rows store in English.
 STORED = (
-    _UNNAMED_KEY_REFUSED,  # before the sentence that would match it too
+    _UNNAMED_KEY_REFUSED,  # before the sentence that would match the same text
     *_SENTENCES.values(),
     *_RETRYING.values(),
     *FALLBACK_REASONS.values(),

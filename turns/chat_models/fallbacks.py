@@ -36,7 +36,7 @@ class FallbackChatModel:
     """The chat models of an agent, in order of preference. Create one per turn, because a fallback model that has
     taken over answers until the end of the turn.
 
-    `media` are the types of content besides text that they accept; None = each model's own.
+    `media` are the types of content besides text that they accept; None means those that each model declares.
     """
 
     def __init__(self, names: Sequence[str], *, media: Collection[str] | None = None) -> None:
@@ -60,8 +60,8 @@ class FallbackChatModel:
         """Stream the answer to a request. The usage of failed models is added to that of the next one.
 
         Raises:
-            ChatModelError: the last model failed, or one whose answer had begun, or one whose failure another model
-                would share.
+            ChatModelError: the last model failed, or a model failed after its answer had begun, or for a reason that
+                would make another model fail too.
         """
         usage = Usage()
         while True:

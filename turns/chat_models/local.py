@@ -254,7 +254,7 @@ def code(text: str) -> str:
 
 
 def _backticks(text: str, *, least: int = 1) -> str:
-    """Return more backticks than occur in a row in the text."""
+    """Return a run of backticks that is longer than any run in the text."""
     longest = max(map(len, re.findall("`+", text)), default=0)
     return "`" * max(least, longest + 1)
 

@@ -59,7 +59,7 @@ class Provider:
     """A vendor, with the environment variables of its key and server address, and the package of its SDK.
 
     `extra` is the name of Turnkeeper's extra that installs the package, and of the module in `vendors` that uses it. An
-    endpoint of this site is a provider with its own `address`, which speaks the `api` of a vendor.
+    endpoint of this site is a provider with its own `address`, which uses the `api` of a vendor.
     """
 
     name: str
@@ -98,7 +98,7 @@ class Provider:
 
     @property
     def most_tools(self) -> int | None:
-        """The maximum number of tools in a request; None = no known limit."""
+        """The maximum number of tools in a request; None if there is no known limit."""
         return 128 if self.extra == "openai" else None
 
     @property
@@ -122,7 +122,7 @@ class Provider:
 # `openai` uses the API that the server is known to offer: Responses at OpenAI, chat completions at any other server.
 _OPENAI = ("openai", "openai-responses", "openai-chat")
 _ENDPOINT_API = "openai-chat"
-# They offer OpenAI's chat completions, each with peculiarities that pydantic-ai knows.
+# Providers that offer OpenAI's chat completions API, each with peculiarities that pydantic-ai knows.
 COMPATIBLE = (
     "alibaba",
     "cerebras",
@@ -250,7 +250,8 @@ class RetryPolicy:
     first_wait: float = _FIRST_WAIT
 
     def wait_before_retry(self, error: ProviderFailure, *, attempt: int) -> float | None:
-        """Return how many seconds to wait before the next attempt, after this one failed; None if there should be none.
+        """Return how many seconds to wait before the next attempt, after this one failed. Return None if there should
+        be no further attempt.
 
         The wait is at least as long as the provider asks for, because an earlier request would be refused too. If that
         is longer than `max_wait`, the request is not repeated. If the provider asks for no wait, there is one anyway,
@@ -271,12 +272,12 @@ async def with_retries(
     *,
     chat_model: str,
 ) -> AsyncGenerator[ChatDelta, None]:
-    """Stream an attempt, and another attempt if it fails before its first output. A cancel also ends a wait.
+    """Stream an attempt. If it fails before its first output, wait and stream another one. A cancel also ends the wait.
 
     The usage of failed attempts is added to that of the next one.
 
     Raises:
-        ProviderFailure: the last attempt failed, or one that had begun to answer.
+        ProviderFailure: the last attempt failed, or an attempt failed after its answer had begun.
     """
     usage = Usage()
     for number in count(1):
@@ -306,7 +307,7 @@ async def with_retries(
 
 
 class PydanticAIChatModel:
-    """A chat model that uses any model of pydantic-ai. `make` gets an HTTP client and returns a model that uses it.
+    """A chat model that uses any model of pydantic-ai. `make` accepts an HTTP client and returns a model that uses it.
 
     `make` is called in a thread, once per event loop, at the first request. The model must use that client. With
     another client, a request may continue after a cancel, its responses have no limit in size, and the time without any
@@ -393,8 +394,8 @@ class ProviderChatModel(PydanticAIChatModel):
         return self._provider.media if configured is None else frozenset(configured)
 
     def ignored(self, settings: ChatSettings) -> list[str]:
-        """Return the settings of an agent that the model ignores, without a request. Blocking, because it imports
-        modules.
+        """Return the names of an agent's settings that the model ignores, without sending a request. This blocks,
+        because it imports modules.
         """
         with _importing:
             compare = import_module(f"{_VENDORS}.ignored_settings").ignored_settings

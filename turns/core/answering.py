@@ -1,8 +1,8 @@
-"""Streams the chat model's answers of a turn, one by one, and stores them (H2).
+"""Streams the chat model's answers in a turn, one after another, and stores them (H2).
 
-Their text is pushed to viewers at a bounded pace, and stored every second. Pushing and storing are independent, so that
-a slow database does not delay the text. Each stream has its own pace, because pushing all of them together would delay
-the last ones.
+The text of an answer is pushed to viewers at most twenty times a second, and stored once a second. Pushing and storing
+are independent, so that a slow database does not delay the text. Each stream is throttled separately, because pushing
+all of them together would delay the last ones.
 """
 
 import asyncio
@@ -35,10 +35,11 @@ T = TypeVar("T")
 WithFiles = Callable[[Sequence[Message]], Awaitable[Sequence[Message]]]
 
 MODEL_GRACE = 0.3  # seconds for a model stream to close after its task was cancelled
-PAUSE = 4  # multiple of the last run's duration, including its delay
+PAUSE = 4  # the pause after a run, as a multiple of the run's duration and delay
 LONGEST_PAUSE = 0.5  # seconds
-GRID = 0.025  # seconds; callbacks are aligned to multiples of this time, so that many run in one iteration of the loop
-_ROUNDING = 1e-6  # tolerance of this grid, for floating-point errors
+# Seconds. Callbacks are aligned to multiples of this time, so that many run in one iteration of the event loop.
+GRID = 0.025
+_ROUNDING = 1e-6  # tolerance of the grid for floating-point errors
 
 
 async def without_files(messages: Sequence[Message]) -> Sequence[Message]:
@@ -47,9 +48,11 @@ async def without_files(messages: Sequence[Message]) -> Sequence[Message]:
 
 
 class Answering:
-    """The answers of one turn. `cut_off` is the partial text of the last one if it was cancelled.
+    """Requests and streams the answers of one turn. `cut_off` is the partial message of the last answer if it was
+    interrupted.
 
-    `with_files` adds the files to the messages of a request. It runs within the answer, because a storage may hang too.
+    `with_files` adds the files to the messages of a request. It runs where a cancel can interrupt it, because reading
+    from the storage may hang too.
     """
 
     def __init__(
@@ -74,10 +77,10 @@ class Answering:
         self._stream: _Stream | None = None
 
     async def work(self, steps: Coroutine[Any, Any, T]) -> T | None:
-        """Run the requests for answers in a separate task. Return None if a cancelled chat model does not end its
-        stream.
+        """Run `steps`, which request the answers, in a separate task and return their result.
 
-        In that case, the task is abandoned and stores nothing more.
+        Return None if a cancelled chat model does not end its stream. The task is then abandoned and stores nothing
+        more.
         """
         self._stuck = asyncio.get_running_loop().create_future()
         worker = asyncio.create_task(steps, name=f"work of turn {self._turn_id}")
@@ -104,8 +107,9 @@ class Answering:
     ) -> Reply | None:
         """Stream one answer. Return None if the token was cancelled; the text so far is then stored (H2).
 
-        Call this in `work`. Answers without calls are stored here; with `is_last`, calls are ignored. With
-        `drops_cut_off`, a broken answer is not stored if the request may be repeated.
+        Call this in the coroutine that `work` runs. An answer without calls is stored here; the caller stores an answer
+        with calls. With `is_last`, calls in the answer are ignored. With `drops_cut_off`, an answer that broke off is
+        not stored if the request may be repeated.
 
         Raises: ChatModelError: the model did not answer completely.
         """
@@ -125,7 +129,7 @@ class Answering:
                     try:
                         await self._consume(request, reply, deltas, thoughts)
                     finally:
-                        thoughts.discard()  # the message includes them
+                        thoughts.discard()  # the stored message includes all thoughts
                     stream.is_complete = True
         except asyncio.CancelledError:
             if stream.is_cancelled_by_others:
@@ -153,9 +157,10 @@ class Answering:
         return None
 
     async def ask_aside(self, request: ChatRequest, *, step: int, token: CancellationToken) -> str:
-        """Return the text of an answer for internal use, such as a summary; empty if there is none, or after a cancel.
+        """Return an answer for internal use, such as a summary. Return an empty string if the chat model fails or the
+        token is cancelled.
 
-        Call this in `work`. Only its usage is stored, and its calls are ignored.
+        Call this in the coroutine that `work` runs. Only the usage of the answer is stored, and its calls are ignored.
         """
         if token.is_cancelled:
             return ""
@@ -172,7 +177,7 @@ class Answering:
         except asyncio.CancelledError:
             if stream.is_cancelled_by_others:
                 raise
-        except Exception as failure:  # noqa: BLE001 - raised if it is not the chat model's
+        except Exception as failure:  # noqa: BLE001 - raised below unless the chat model caused it
             error = failure
         if stream.is_abandoned:
             raise asyncio.CancelledError  # the caller no longer waits
@@ -186,7 +191,9 @@ class Answering:
         return "" if error is not None or token.is_cancelled else reply.text.strip()
 
     async def _store(self, reply: Reply, *, step: int, is_last: bool) -> None:
-        """Store a complete answer, unless it is stored with its calls; notify the person if it was cut off."""
+        """Store a complete answer, unless the caller stores it with its calls. Notify the person if it was cut off or
+        is empty.
+        """
         if (notice := _notice_of(reply)) is not None:
             await self._journal.notify(notice)
         if is_last or not reply.has_calls:
@@ -199,14 +206,14 @@ class Answering:
         self.cut_off = None if message.is_empty else message
 
     async def _abandon(self, stream: "_Stream") -> None:
-        """Store the text so far of a stream that continues despite its cancel."""
+        """Store the text so far of a stream that continues although it was cancelled."""
         logger.warning("A chat model does not end its stream", extra={"turn_id": self._turn_id})
         await stream.deltas.close()
         self._on_usage(stream.reply.usage)
         await self._keep(stream.reply, step=stream.step)
 
     async def _end(self, worker: "asyncio.Task[Any]") -> None:
-        """Cancel the work, and wait a limited time for its end."""
+        """Cancel the work, and wait up to `MODEL_GRACE` seconds for it to end."""
         worker.cancel()
         await asyncio.wait({worker}, timeout=MODEL_GRACE)
         if self._stream is not None:
@@ -220,7 +227,7 @@ class Answering:
         deltas: "DeltaStream | None",
         thoughts: "DeltaStream | None",
     ) -> None:
-        """Collect an answer; publish it as well, if it has a stream."""
+        """Collect an answer in `reply`, and publish its text and its thoughts if there is a stream for them."""
         stream = self._chat_model.stream(request)
         try:
             async for delta in stream:
@@ -234,7 +241,7 @@ class Answering:
                 if reply.is_too_long:
                     break
         finally:
-            # The stream is closed here, because the garbage collector would close it only later.
+            # Close the stream now, because the garbage collector would close it only later.
             if isinstance(stream, AsyncGenerator):
                 await stream.aclose()
 
@@ -256,9 +263,10 @@ class Answering:
 
 
 class _Stream:
-    """One answer while it is streamed. Within the context, a cancel of the token cancels the streaming task once.
+    """An answer that is being streamed. Inside this context manager, a cancel of the token cancels the streaming task
+    once.
 
-    If the task still streams `MODEL_GRACE` seconds later, it `is_abandoned`, and `stuck` notifies its owner.
+    If the task is still streaming `MODEL_GRACE` seconds later, `is_abandoned` becomes true and `stuck` resolves.
     """
 
     def __init__(
@@ -320,7 +328,7 @@ class _Stream:
 
 
 def _notice_of(reply: Reply) -> Notice | None:
-    """Return the notice for a complete answer without a normal end, for any chat model."""
+    """Return the notice for an answer that was cut off or is empty; None for any other answer."""
     if reply.stop_reason is StopReason.LENGTH:
         message = STEP_CUT_OFF if reply.has_calls else ANSWER_CUT_OFF
         return Notice(code="answer_cut_off", message=message)
@@ -335,10 +343,11 @@ def _consume_exception(task: asyncio.Task[Any]) -> None:
 
 
 class Throttle:
-    """Runs work on request, one run at a time, with starts at least `spacing` seconds apart.
+    """Runs a coroutine function on request, one run at a time, with starts at least `spacing` seconds apart.
 
-    After a slow or delayed run, the pause is a multiple of that time. In a busy process, many throttles then run less
-    often instead of falling behind. `error` is the exception of the work, which stops it.
+    The pause after a slow or delayed run is a multiple of that run's duration and delay, so that many throttles in a
+    busy process run less often instead of falling behind. `error` is the exception that the function raised; no run
+    starts after it.
     """
 
     def __init__(self, work: Callable[[], Awaitable[None]], *, spacing: float, name: str) -> None:
@@ -352,11 +361,13 @@ class Throttle:
         self._run: asyncio.Task[None] | None = None
 
     def wait(self, seconds: float) -> None:
-        """Pause the runs for this long."""
+        """Start no run for this many seconds."""
         self._next = asyncio.get_running_loop().time() + seconds
 
     def request(self) -> None:
-        """Run the work as soon as allowed, and once more if it is running now; never after `stop`."""
+        """Run the work as soon as the spacing allows. If it is running now, run it once more. Do nothing
+        after `stop`.
+        """
         self._is_requested = True
         self._arm()
 
@@ -400,10 +411,10 @@ class Throttle:
 
 
 class CallbackThrottle:
-    """Calls a function on request: immediately after a pause, otherwise `spacing` seconds after the last call.
+    """Calls a function on request, at most once every `spacing` seconds.
 
-    After a slow or delayed call, the pause is at least as long, so that a busy process has time for other work. The
-    function must not raise.
+    The pause after a slow or delayed call is at least as long as the call and its delay, up to `LONGEST_PAUSE`, so that
+    a busy process has time for other work. The function must not raise.
     """
 
     def __init__(self, callback: Callable[[], None], *, spacing: float) -> None:
@@ -413,7 +424,7 @@ class CallbackThrottle:
         self._timer: asyncio.TimerHandle | None = None
 
     def request(self) -> None:
-        """Call the function as soon as allowed, once for all requests until then."""
+        """Call the function as soon as the spacing allows, once for all requests until then."""
         if self._timer is not None:
             return
         loop = asyncio.get_running_loop()
@@ -437,9 +448,9 @@ class CallbackThrottle:
 
 
 class DeltaStream:
-    """Merges the deltas of one message. `push_every` and `save_every` are in seconds.
+    """Merges the deltas of one message into fewer pushes and writes. `push_every` and `save_every` are in seconds.
 
-    If they `are_thoughts`, nothing is stored before the message.
+    With `are_thoughts`, nothing is stored here, because the finished message includes the thoughts.
     """
 
     def __init__(
@@ -465,11 +476,13 @@ class DeltaStream:
 
     @property
     def error(self) -> Exception | None:
-        """Return the error of the last store or push."""
+        """The exception of a failed push or write; None if none has failed."""
         return self._error or (self._saves.error if self._saves is not None else None)
 
     def add(self, text: str) -> None:
-        """Add a piece of text; nothing is pushed after the end. Raise the last error of storing (`Fenced`)."""
+        """Add a piece of text, unless the stream is closed. Raise the error of an earlier push or write, such as
+        `Fenced`.
+        """
         if (error := self.error) is not None:
             raise error
         if self._is_closed:
@@ -487,14 +500,14 @@ class DeltaStream:
         self._saves.request()
 
     async def close(self) -> None:
-        """Push the rest; the caller stores the complete text."""
+        """Push the remaining text. The caller stores the complete text."""
         self.discard()
         if self._saves is not None:
             await self._saves.join()
         self._push()
 
     async def drop(self) -> None:
-        """Withdraw the text that was pushed; the caller stores an empty text."""
+        """Withdraw the text that was pushed. The caller stores an empty message."""
         self.discard()
         if self._saves is not None:
             await self._saves.join()

@@ -15,10 +15,10 @@ from turns.core.wire import Thoughts
 
 MAX_LENGTH = 1_000_000  # characters of one answer, including thoughts and arguments, because some models repeat themselves forever
 
-_CALL_LENGTH = 1_000  # size of a call, without its arguments
+_CALL_LENGTH = 1_000  # characters that each call adds to the length, besides its arguments
 _ID_LENGTH = 64
 _NAME_SHOWN = 60
-_NOT_IN_IDS = re.compile(r"[^A-Za-z0-9_-]")  # ids are part of addresses
+_NOT_IN_IDS = re.compile(r"[^A-Za-z0-9_-]")  # ids are part of URLs
 _DEPTH = 64
 
 
@@ -33,7 +33,9 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamLimits:
-    """Limits of one request in seconds: to the first byte of the answer, between two bytes, and in total."""
+    """The time limits of one request in seconds: until the first byte of the answer, between two bytes, and
+    in total.
+    """
 
     first_byte_timeout: float = 120.0
     idle_timeout: float = 120.0
@@ -42,7 +44,7 @@ class StreamLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatSettings:
-    """An agent's settings for its chat model; None or empty = the provider's default.
+    """An agent's settings for its chat model. If a setting is None or empty, the provider's default applies.
 
     Chat models ignore settings that they do not support. `effort` is `off`, or one of `minimal` to `max`.
     `cache_retention` is `off`, or how long the provider caches requests, such as `1h`. `window` is the maximum number
@@ -60,7 +62,7 @@ class ChatSettings:
 
 
 AS_USUAL = ChatSettings()
-OFF = "off"  # turns the feature off, for efforts and cache retentions
+OFF = "off"  # switches off thinking as an effort, and caching as a cache retention
 EFFORTS = (OFF, "minimal", "low", "medium", "high", "xhigh", "max")
 CACHE_RETENTIONS = (OFF, "5m", "30m", "1h", "12h")
 
@@ -69,12 +71,12 @@ CACHE_RETENTIONS = (OFF, "5m", "30m", "1h", "12h")
 class ChatRequest:
     """One request: instructions, the complete valid history (H1), and the available tools.
 
-    `max_tokens` limits the answer; None = the chat model's default. Unless it `may_think`, the model thinks as little
-    as possible, because thoughts use the same limit. Unless it `may_call`, it only answers; the tools are still
-    included because earlier requests had them. `limits` and `settings` are the agent's; without limits, the chat model
-    uses its own.
+    `max_tokens` is the maximum length of the answer; if it is None, the chat model's default applies. If `may_think` is
+    false, the model thinks as little as possible, because thoughts are subject to the same maximum. If `may_call` is
+    false, the model must not call a tool; the tools are still included, because earlier requests included them.
+    `limits` and `settings` are the agent's; without limits, the chat model uses its own.
 
-    `unchanged_from` is the index of the first message since which requests have only been extended at the end.
+    Since the message with the index `unchanged_from` was added, requests have only been extended at the end.
     """
 
     instructions: str
@@ -107,10 +109,10 @@ class ToolCallDelta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """The usage of an answer. Input includes tokens read from or written to the provider's cache, output includes
-    thoughts.
+    """The tokens that an answer used. `input_tokens` includes those read from or written to the provider's cache, and
+    `output_tokens` includes thoughts.
 
-    `requests` includes repeated requests. `model` is the provider's name for the model.
+    `requests` is the number of requests, including repeated ones. `model` is the provider's name for the model.
     """
 
     input_tokens: int = 0
@@ -155,7 +157,9 @@ class ThinkingDelta:
 
 @dataclass(frozen=True, slots=True)
 class ProviderParts:
-    """The complete answer in the provider's format, with thoughts and signatures. Only its chat model reads it."""
+    """The complete answer in the provider's format, with thoughts and signatures. Only the chat model that sent it
+    reads it.
+    """
 
     parts: Mapping[str, Any]
 
@@ -178,7 +182,7 @@ class Notice:
 
 
 class StopReason(StrEnum):
-    """Why the model ended its answer."""
+    """The reason that the model ended its answer."""
 
     END = "end"
     TOOL_CALLS = "tool_calls"
@@ -196,10 +200,12 @@ ChatDelta = TextDelta | ThinkingDelta | ToolCallDelta | ProviderParts | Usage | 
 
 
 class ChatModel(Protocol):
-    """A language model. Cancelling the task that consumes the stream closes the connection to the provider (C4).
+    """A language model. If the task that consumes its stream is cancelled, it closes the connection to the provider
+    (C4).
 
-    If it accepts more than text, it declares that: `media = frozenset({"image", "pdf"})`. If it knows its context
-    window, it has the coroutine `context_window()`, which returns the number of tokens, or None.
+    A chat model that accepts more than text declares it in an attribute, for example
+    `media = frozenset({"image", "pdf"})`. A chat model that knows its context window has a coroutine function
+    `context_window()`, which returns the number of tokens, or None.
     """
 
     def stream(self, request: ChatRequest) -> AsyncIterator[ChatDelta]:
@@ -227,12 +233,12 @@ class _Call:
 
 
 class Reply:
-    """Collects a stream into one assistant message. Ids that an earlier call of the turn used are replaced.
+    """Collects a stream into one assistant message. If the turn has already used the id of a call, the id is replaced.
 
-    Calls beyond `most_calls` are refused, because each needs a row, a task, and perhaps a question to a person.
+    Calls beyond `most_calls` are refused, because each needs a row, a task, and perhaps a person's decision.
 
-    Some providers send all thoughts at the end, so thinking is measured from the request or the last text to the next
-    text.
+    The thinking time is measured from the request or the last text to the next text, because some providers send all
+    thoughts at the end.
     """
 
     def __init__(
@@ -335,7 +341,7 @@ class Reply:
         )
 
     def calls(self, *, scope: str) -> tuple[ToolCall, ...]:
-        """Return the complete calls in order; invalid arguments are reported to the model instead of run."""
+        """Return the calls in order. A call with invalid arguments is reported to the model instead of being run."""
         return tuple(
             self._finish(call, scope=scope, position=position)
             for position, (_, call) in enumerate(sorted(self._calls.items()))
@@ -382,7 +388,7 @@ def _safe_id(call_id: str) -> str:
 
 
 def _parse(arguments: str) -> tuple[str, dict[str, Any]]:
-    """Return the problem of the arguments, or their values."""
+    """Return the problem with the arguments (empty if there is none), and their values."""
     if not arguments.strip():
         return "", {}
     try:

@@ -1,8 +1,8 @@
-"""The events of a turn, under their names on the wire (V1). Each class builds one kind of event, and describes it.
+"""The events of a turn, under their names on the wire (V1). Each class describes and builds one kind of event.
 
-The log stores an event with its number and its time. The protocol's page, the API and the types of the chat page are
-generated from these classes. The events of turns come first, then those of tool calls: from the question whether a call
-may run to its late end.
+The log stores an event with its number and its time. The documentation of the protocol, the schemas of the API and the
+types of the chat page are generated from these classes. The events of turns come first, followed by those of tool
+calls, from the question whether a call may run to its late end.
 """
 
 from dataclasses import MISSING, dataclass, fields
@@ -30,7 +30,7 @@ from turns.core.wire import (
     fields_of,
 )
 
-EVENTS: dict[str, type["TurnEvent"]] = {}  # by their names on the wire
+EVENTS: dict[str, type["TurnEvent"]] = {}  # the classes by the names of their events on the wire
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,16 +40,16 @@ class TurnEvent:
     """
 
     type: ClassVar[str]
-    follows_end: ClassVar[bool] = False  # whether it may come after the turn's `turn_end`
-    changes_status: ClassVar[bool] = False  # whether it may change how lists show its conversation
+    follows_end: ClassVar[bool] = False  # whether the event may come after the turn's `turn_end`
+    changes_status: ClassVar[bool] = False  # whether lists may show its conversation differently
 
     def __init_subclass__(cls) -> None:
-        if "type" in cls.__dict__:  # else it is a base class
+        if "type" in cls.__dict__:  # otherwise, it is a base class
             EVENTS[cls.type] = cls
 
     @classmethod
     def field_types(cls) -> dict[str, tuple[Any, Any]]:
-        """Return the type and the default of each field, as pydantic's `create_model` takes them."""
+        """Return the type and the default of each field, in the form that pydantic's `create_model` accepts."""
         hints = get_type_hints(cls, include_extras=True)
         return {
             field.name: (hints[field.name], ... if field.default is MISSING else field.default)
@@ -68,7 +68,7 @@ class TurnEvent:
 
 @cache
 def _fields_of(event: type[TurnEvent]) -> tuple[list[str], list[str]]:
-    """Return the names of an event's fields, and of those that may be left out."""
+    """Return the names of all fields of an event, and the names of the optional ones."""
     names = [field.name for field in fields(event)]
     return names, [field.name for field in fields(event) if field.default is not MISSING]
 
@@ -77,8 +77,8 @@ def _fields_of(event: type[TurnEvent]) -> tuple[list[str], list[str]]:
 class TurnQueued(TurnEvent):
     """A message was accepted and its turn is queued.
 
-    With `replaces`, the message replaces the message of that turn, and `version` counts the versions. The replaced
-    turn and all later ones are dropped from the history.
+    With `replaces`, the message is a new `version` of the message of that turn. The replaced turn and all later ones
+    are dropped from the history.
     """
 
     type: ClassVar = "turn_queued"
@@ -129,7 +129,7 @@ class MessageEvent(TurnEvent):
 class TurnEndsAfterStep(TurnEvent):
     """A cancel was accepted that ends the turn after the current step.
 
-    In a snapshot, the live turn then has `ends_after_step`.
+    In a snapshot, `ends_after_step` of the live turn is then true.
     """
 
     type: ClassVar = "turn_ends_after_step"
@@ -205,7 +205,8 @@ class PromptChanged(TurnEvent):
 
     With the reasons `clear`, `summary` and `cut`, the model no longer reads some old results or messages, because
     they do not fit into its context window. The conversation still contains them. `summary` is the text that the
-    model reads instead of the oldest messages. In a snapshot, the turn has both as `prompt_change` and `summary`.
+    model reads instead of the oldest messages. In a snapshot, the turn's `prompt_change` is the reason, and its
+    `summary` is this text.
     """
 
     type: ClassVar = "prompt_changed"
@@ -233,7 +234,7 @@ class ConversationResumed(TurnEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnError(TurnEvent):
-    """An error in a turn: a stable code and a sentence.
+    """An error in a turn, with a stable code and a sentence.
 
     With `wait_ms`, the request to the chat model is repeated after that time, and the turn continues. `reason` is the
     part of the sentence that gives the reason. A snapshot shows the event as the turn's `notice`. A live turn keeps it
@@ -249,7 +250,7 @@ class TurnError(TurnEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallEvent(TurnEvent):
-    """An event that shows fields of a call: those of `wire.Call` that `call_fields` names, in their order on the wire."""
+    """An event with fields of a call. `call_fields` names these fields of `wire.Call`, in their order on the wire."""
 
     call_fields: ClassVar[tuple[str, ...]]
     call: Call
@@ -361,8 +362,8 @@ class ToolStart(CallEvent):
     `tool_title` is the tool's display name, and `tool_server` is its MCP server; either may be empty.
     `allowed_earlier_by` is the person who had already allowed the tool for the conversation, so that no question was
     necessary. `expected_ms` is the usual duration of the tool. If the ceiling capped the limit that the call
-    requested, `asked_timeout_ms` is the requested limit; 0 = no limit. Every call is `cancellable`. If a call is not
-    `interruptible`, a cancel only ends the wait for it, and its work may continue.
+    requested, `asked_timeout_ms` is the requested limit; 0 means that the call requested no limit. Every call is
+    `cancellable`. If a call is not `interruptible`, a cancel only ends the wait for it, and its work may continue.
     """
 
     type: ClassVar = "tool_start"
@@ -375,9 +376,9 @@ class ToolStart(CallEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolProgress(TurnEvent):
-    """A call is alive: sent every 5 s, and when the tool reports progress.
+    """A sign that a call is alive, sent every 5 s and when the tool reports progress.
 
-    `tail` contains the last lines of its output so far.
+    `tail` contains the last lines of the call's output so far.
     """
 
     type: ClassVar = "tool_progress"
@@ -422,13 +423,14 @@ class ToolTimeout(TurnEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult(CallEvent):
-    """A call has ended: sent exactly once for every call that started.
+    """A call has ended. The event is sent exactly once for each call, even if the call never started.
 
     `limit_reached` is the limit that ended it, if any. `timeout_source` is the source of its total limit; `hint` and
     `argument` mean that the agent requested it. `result` is the beginning of a result of `result_length` characters;
-    the full result has its own address. `images` are the images that the call has shown. `effects`: `none` = the call
-    never started, or its tool has no side effects. `possible` = the tool has side effects, or the call is not known
-    to have ended. `cut` = the tool has side effects, and the call was ended in the middle of them.
+    the full result has its own address. `images` are the images that the call has shown. `effects` is `none` if the
+    call never started, or if its tool has no side effects. It is `possible` if the tool has side effects, or if the
+    call is not known to have ended. It is `cut` if the tool has side effects and the call was ended in the middle of
+    them.
     """
 
     type: ClassVar = "tool_result"
@@ -443,8 +445,8 @@ class ToolResult(CallEvent):
 class ToolSettled(TurnEvent):
     """The body of a call has ended after the call was abandoned. The call's result does not change.
 
-    `kind`: the body `returned`, `raised` or was `cancelled`, or it ended with its process (`process_ended`). This
-    event can follow `turn_end`.
+    `kind` says how the body ended: it `returned`, `raised` or was `cancelled`, or it ended with its process
+    (`process_ended`). This event can follow `turn_end`.
     """
 
     type: ClassVar = "tool_settled"
@@ -472,7 +474,7 @@ class SubAgent(TurnEvent):
 
 
 class TextDelta(TypedDict):
-    """A piece of the streaming answer; `offset` is its position in code points. It is not in the log.
+    """A piece of the streaming answer; `offset` is its position in code points. The log does not contain such pieces.
 
     A piece with `offset` 0 replaces the text that you have. Ignore a piece that arrives after the `message` of its
     `step`, because the message contains it.
@@ -487,7 +489,7 @@ class TextDelta(TypedDict):
 
 
 class ThoughtDelta(TypedDict):
-    """A piece of the model's reasoning; `offset` is its position in code points. It is not in the log.
+    """A piece of the model's reasoning; `offset` is its position in code points. The log does not contain such pieces.
 
     A piece with `offset` 0 replaces the reasoning that you have. The `message` of its `step` contains the whole
     reasoning. Pieces are not repeated, so a client that connects later receives only later pieces.

@@ -3,7 +3,7 @@
 TurnCoreError
 ├── Fenced                another owner has taken the turn over, or it has ended
 ├── NotStored             this process still owns the turn, but its changes could not be stored
-└── TurnRefused           the turn cannot be run, or not completed
+└── TurnRefused           the turn cannot be run or completed
     └── ChatModelError    the chat model could not answer
 """
 
@@ -21,9 +21,9 @@ class NotStored(TurnCoreError):
 
 
 class TurnRefused(TurnCoreError):
-    """The turn cannot run: a stable `code` and a sentence that is safe to show.
+    """The turn cannot run. The error has a stable `code` and a sentence that is safe to show (`message`).
 
-    `detail` is for users who may see content: the provider's message, without secrets.
+    `detail` is the provider's message without secrets, for users who may see content.
     """
 
     def __init__(self, code: str, message: str, *, detail: str = "") -> None:

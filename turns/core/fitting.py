@@ -31,18 +31,18 @@ from turns.core.window import (
     unchanged_from,
 )
 
-_SUMMARY = 1_000  # tokens
-_SHORTEST = 100
-_CHARACTERS = 6  # of a token at most, for a model that ignores its limit
+_SUMMARY = 1_000  # maximum tokens of a summary
+_SHORTEST = 100  # tokens; with less room, no summary is requested
+_CHARACTERS = 6  # maximum per token of a summary, in case the model ignores its limit
 
-READER = "read_result"  # the tool that reads what was left out
+READER = "read_result"  # the tool that returns results that were left out
 
 
 class Fitting:
     """Selects the part of a turn's messages that its requests contain; the messages themselves are never changed.
 
-    The selection is stored before the request, so that the next turn begins with the same one. `ask` returns the answer
-    to a request for a summary, or an empty text.
+    The selection is stored before the request, so that the next turn begins with the same one. `ask` returns the
+    summary for a request, or an empty string if there is none.
     """
 
     def __init__(
@@ -79,13 +79,15 @@ class Fitting:
 
     @property
     def usage(self) -> dict[str, int]:
-        """Return the size of the context window and how many of its tokens the conversation takes, if known."""
+        """Return the size of the context window and how many of its tokens the conversation uses, if known."""
         if not self._window or not self._tokens:
             return {}
         return {"context_tokens": self._tokens, "context_window": self._window}
 
     def apply(self, messages: Sequence[Message]) -> tuple[list[Message], int]:
-        """Return the messages for the model, and the index from which requests were only extended at the end."""
+        """Return the messages for the model, and the index of the message since which requests were only extended at
+        the end.
+        """
         prompt = apply(messages, self._kept, reader=self._reader)
         return prompt, unchanged_from(messages, self._kept, self._since)
 
@@ -114,7 +116,7 @@ class Fitting:
         return True
 
     def measure(self, messages: Sequence[Message]) -> None:
-        """Record how much of the window these messages take."""
+        """Record how many tokens of the window these messages use."""
         if self._window is not None:
             prompt = apply(messages, self._kept, reader=self._reader)
             self._tokens = tokens_of_prompt(prompt, head=self._head, rate=self._kept.rate)
@@ -130,7 +132,7 @@ class Fitting:
                 most=min(_SUMMARY, room // 10, space),
                 room=room,
             )
-            if token.is_cancelled:  # no further summary is requested
+            if token.is_cancelled:  # the summary may be missing only because of the cancel
                 return
             if summary:
                 selection = replace(selection, summary=summary, summary_turn=self._turn_id)
@@ -138,7 +140,7 @@ class Fitting:
         self._kept = selection
 
     async def _summarise(self, messages: Sequence[Message], *, most: int, room: int) -> str:
-        """Return the model's summary of these messages, in at most `most` tokens."""
+        """Return the model's summary of these messages in at most `most` tokens; empty if there is too little room."""
         budget = self._tokens_left()
         length = min(room // 2, budget - most if budget is not None else room)
         if most < _SHORTEST or length <= most:
@@ -152,8 +154,8 @@ class Fitting:
         return (await self._ask(request))[: most * _CHARACTERS]
 
     async def _find_window(self, token: CancellationToken) -> int | None:
-        """Find out the chat model's context window. A cancel does not wait for that, because the model may first import
-        its SDK.
+        """Return the chat model's context window, or None if it is unknown. A cancel does not wait for the result,
+        because the chat model may have to import its SDK first.
         """
         if not hasattr(self._chat_model, "context_window"):
             return None

@@ -39,7 +39,7 @@ class TextBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolUseBlock:
-    """A tool call requested by a model; not `is_complete` if the stream was cut off inside it."""
+    """A tool call requested by a model. `is_complete` is false if the stream was cut off in the middle of the call."""
 
     id: str
     name: str
@@ -63,7 +63,7 @@ class ToolUseBlock:
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
-        """Read the wire format; without an id, a name or a complete input, it is incomplete."""
+        """Read the wire format; without an id, a name or a complete input, the call is incomplete."""
         id, name, input = (
             _text(raw.get("id")),
             _text(raw.get("name")),
@@ -77,7 +77,7 @@ class ToolUseBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResultBlock:
-    """The result of a tool call; `is_synthetic` if it was added by a repair instead of returned by the tool."""
+    """The result of a tool call. `is_synthetic` is true if a repair added the result, so that no tool returned it."""
 
     tool_use_id: str
     content: str
@@ -123,7 +123,7 @@ class AttachmentBlock:
     content: bytes | None = field(default=None, compare=False, repr=False)
 
     def to_json(self) -> AttachmentContent:
-        """Return the wire format; images include their size in pixels, `tool_use_id` is only included if set."""
+        """Return the wire format; images include their size in pixels, and `tool_use_id` is only included if set."""
         form: AttachmentContent = {
             "type": self.type,
             "attachment_id": self.attachment_id,
@@ -162,11 +162,11 @@ Block = TextBlock | AttachmentBlock | ToolUseBlock | ToolResultBlock
 
 @dataclass(frozen=True, kw_only=True)
 class Message:
-    """One message of either side; `interrupted` if it was cut off (H2).
+    """A message of the user or the assistant. `interrupted` is true if it was cut off (H2).
 
     `origin` identifies the message for the caller; repaired messages keep it. `provider_parts` is the answer in the
-    provider's format, which its chat model compares with the content. `usage` is the cost of an answer. `thoughts` are
-    for people; no model reads them.
+    provider's format, which its chat model compares with the content. `usage` is the number of tokens that an answer
+    used. `thoughts` are for people; no model reads them.
     """
 
     role: Role
@@ -235,7 +235,7 @@ class Message:
 
 
 def block_from_json(raw: object) -> Block | None:
-    """Read one block of any type; None if the type is unknown."""
+    """Read one block of any type. Return None if the type is unknown."""
     if isinstance(raw, str):
         return TextBlock(text=raw)
     if not isinstance(raw, Mapping):
@@ -291,7 +291,9 @@ class RepeatedName(ValueError):
 
 
 def unique_names(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the object of these pairs, as an `object_pairs_hook` of `json`. Raise `RepeatedName`."""
+    """Return a dict of these pairs; used as an `object_pairs_hook` of `json`. Raise `RepeatedName` if a name occurs
+    twice.
+    """
     parsed = dict(pairs)
     if len(parsed) < len(pairs):
         names = [name for name, _ in pairs]

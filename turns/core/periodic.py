@@ -1,4 +1,4 @@
-"""Periodic work at a steady pace, each kind in a separate task."""
+"""Runs periodic work at a steady pace, each kind of work in a separate task."""
 
 import asyncio
 import logging
@@ -7,18 +7,19 @@ from collections.abc import Awaitable, Callable
 
 logger = logging.getLogger(__name__)
 
-SWEEP_LIMIT = 100  # rows per sweep; the next one continues
+SWEEP_LIMIT = 100  # maximum rows per sweep; the next sweep continues with the others
 LEAST_PAUSE = 0.25  # minimum pause, as a share of the interval, so that slow work does not run without a break
 
 
 def run_periodically(
     work: Callable[[], Awaitable[object]], *, name: str, interval: float, jitter: float = 0.0
 ) -> "asyncio.Task[None]":
-    """Return a task that awaits `work` every `interval` seconds, varied by the share `jitter`, until it is cancelled.
+    """Return a task that awaits `work` every `interval` seconds until the task is cancelled.
 
-    The interval is measured from start to start, so that slow work does not delay the next run. Failures are logged
-    under `name`, and the work is retried in the next round. Only the first of several equal failures is logged with its
-    traceback, so that an outage does not fill the log.
+    Each interval varies at random by up to the fraction `jitter`. It is measured from start to start, so that slow work
+    does not delay the next run. Failures are logged under `name`, and the work is retried in the next round. Only the
+    first of several consecutive failures of the same type is logged with its traceback, so that an outage does not fill
+    the log.
     """
     return asyncio.create_task(
         _repeat(work, name=name, interval=interval, jitter=jitter), name=name

@@ -23,8 +23,8 @@ from turns.core.window import KEEP_ALL, Kept
 class Prompt:
     """The history for the model, with the note about the previous turn (H5).
 
-    `unchanged_from` is the turn since which prompts were only extended at the end, except for messages that were no
-    longer `kept`; None = since the first turn.
+    `unchanged_from` is the id of the turn since which prompts were only extended at the end, except for messages that
+    were no longer `kept`. If it is None, prompts were only extended since the first turn.
     """
 
     messages: tuple[Message, ...]
@@ -33,8 +33,8 @@ class Prompt:
     kept: Kept = KEEP_ALL
 
     def with_note(self) -> list[Message]:
-        """Add the note to the last message, because a note in the instructions would invalidate the provider's
-        cache of the other messages.
+        """Return the messages with the note added to the last one. A note in the instructions would invalidate the
+        provider's cache of all messages.
         """
         if not self.note:
             return list(self.messages)
@@ -49,9 +49,9 @@ class Prompt:
 class ClaimedTurn:
     """A turn that this process has claimed; `epoch` fences its writes. Durations are in seconds.
 
-    `token_limit` is the maximum of input and output tokens of the turn, `family_token_limit` that of its whole family;
-    None = no limit. `kind` is the kind of message: text, voice, or from another turn. `traceparent` is the span that
-    received the message. `user_id` is the conversation's owner.
+    `token_limit` is the maximum number of input and output tokens of the turn, and `family_token_limit` that of its
+    whole family; None means that there is no limit. `kind` is the kind of message: text, voice, or from another turn.
+    `traceparent` identifies the span that received the message. `user_id` is the id of the conversation's owner.
     """
 
     id: UUID
@@ -80,7 +80,8 @@ class Answer:
 class TurnJournal(Observer, Approver, Protocol):
     """Writes the changes of one turn: every method first persists, then publishes.
 
-    Each raises `Fenced` if the turn has another owner, and `NotStored` if the database does not accept the write.
+    Each method raises `Fenced` if the turn has another owner, and `NotStored` if the database does not accept the
+    write.
     """
 
     @property
@@ -89,9 +90,10 @@ class TurnJournal(Observer, Approver, Protocol):
         ...
 
     async def prompt(self, head: PromptHead) -> Prompt:
-        """Return the history including this turn's user message: valid, with repairs stored (H3).
+        """Return the valid history, including this turn's user message. Its repairs are stored (H3).
 
-        The note is kept in the history. If the prompt does not extend the previous one, the person sees the reason.
+        The note becomes part of the history. If the prompt does not extend the previous one, the person sees the
+        reason.
         """
         ...
 
@@ -116,16 +118,16 @@ class TurnJournal(Observer, Approver, Protocol):
     ) -> None:
         """Store the finished or interrupted assistant message and its calls, before any of them starts.
 
-        The turn's `usage` so far is stored with it, so that a crash does not lose it.
+        The turn's `usage` so far is stored with the message, so that a crash does not lose it.
 
-        It may be stored together with the start of the first call. A message without calls may be kept as `answer`,
-        which is stored with the turn's end.
+        The message may be stored together with the start of the first call. A message without calls may be kept as
+        `answer`, which is stored with the turn's end.
         """
 
     def publish_text(
         self, text: str, offset: int, *, step: int, are_thoughts: bool = False
     ) -> None:
-        """Push a delta of the answer or of the thoughts, without waiting; never fails."""
+        """Push a delta of the answer or of the thoughts without waiting."""
 
     async def notify(self, notice: Notice) -> None:
         """Show the person a notice that is not part of the answer (an `error` event)."""
@@ -135,7 +137,7 @@ class TurnStore(Protocol):
     """The supervisor's interface to the database."""
 
     async def claim_next(self) -> ClaimedTurn | None:
-        """Claim the next queued turn; None if none can start now.
+        """Claim the next queued turn. Return None if no turn can start now.
 
         The oldest turn of the user with the fewest active turns is next; each conversation runs one turn at a time.
         """
@@ -152,7 +154,7 @@ class TurnStore(Protocol):
         ...
 
     def settle_requests(self, requests: Sequence[PendingRequest]) -> None:
-        """Queue requests for settling that were applied or came too late, without waiting."""
+        """Queue the settling of requests that were applied or came too late, without waiting for the database."""
 
     async def end_turn(
         self,
@@ -164,7 +166,7 @@ class TurnStore(Protocol):
         outcomes: Mapping[str, ToolOutcome],
         answer: Answer | None = None,
     ) -> None:
-        """Give the turn its final status, once; close its calls and settle its requests.
+        """Set the turn's final status, which happens only once; close its calls and settle its requests.
 
         `outcomes` are the outcomes of the last step's calls, by id, whether stored or not. `answer` is the last answer
         if it has not been stored yet.

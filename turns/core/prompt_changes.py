@@ -11,20 +11,20 @@ from turns.core.chat_model import ToolSpec
 
 
 class PromptChange(StrEnum):
-    """Why the model must read a conversation from the start again; a closed set.
+    """The reason that a model must read a conversation from the start again. This set is closed.
 
     The first two are detected when the next prompt is read. The last three occur when a prompt does not fit into the
-    context window. `history_version.renew` records all others.
+    context window. `history_version.renew` records the others.
     """
 
-    AGENT = "agent"  # another chat model or other instructions
+    AGENT = "agent"  # the chat model or the instructions have changed
     TOOLS = "tools"
     EDIT = "edit"
     REPAIR = "repair"
     PRUNE = "prune"
-    CLEAR = "clear"  # old results
-    SUMMARY = "summary"  # old turns, of which it reads a summary
-    CUT = "cut"  # old turns
+    CLEAR = "clear"  # old results are left out
+    SUMMARY = "summary"  # old turns are replaced by a summary
+    CUT = "cut"  # old turns are left out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class PromptHead:
         return cls(agent=_fingerprint([chat_model, instructions]), tools=_fingerprint(descriptions))
 
     def change_since(self, fingerprints: Mapping[str, Any]) -> PromptChange | None:
-        """Return the change since the previous turn; None without a change or without a previous turn."""
+        """Return the change since the previous turn, or None if nothing changed or there was no previous turn."""
         for name in (PromptChange.AGENT, PromptChange.TOOLS):
             if fingerprints.get(name, getattr(self, name)) != getattr(self, name):
                 return name

@@ -1,7 +1,7 @@
 """Repairs the messages of a conversation, so that they are a valid history after any failure (H1 to H5).
 
 `repair` is pure and idempotent. It has three passes: *clean* each message on its own, *assign* each result to its call,
-and *build* the history, in which the user message after calls has one result per call, in call order. Leave out the
+and *build* the history, in which the user message after calls has one result per call, in call order. Do not pass the
 messages of a running turn, because its open calls are not orphans.
 """
 
@@ -26,22 +26,24 @@ from turns.core.turns import DATABASE_AWAY, LEASE_LOST, STOOD_STILL, TurnEnding,
 
 
 class RepairKind(StrEnum):
-    """The kinds of repairs; a closed set."""
+    """The kinds of repairs. This set is closed."""
 
     MISSING_RESULT = "missing_result"  # a synthetic result was added
-    SYNTHETIC_REPLACED = "synthetic_replaced"  # by the real result
-    DUPLICATE_RESULT = "duplicate_result"  # removed
-    UNKNOWN_RESULT = "unknown_result"  # no such call: removed
-    AMBIGUOUS_RESULT = "ambiguous_result"  # could belong to several calls: removed
-    MOVED_RESULT = "moved_result"  # next to its call, or into call order
-    MALFORMED_CALL = "malformed_call"  # cut off, without id or name, or from the user: removed
-    DUPLICATE_CALL = "duplicate_call"  # the same id twice in one message: the first is kept
-    MOVED_CALL = "moved_call"  # after the text of its message
-    EMPTY_MESSAGE = "empty_message"  # removed
+    SYNTHETIC_REPLACED = "synthetic_replaced"  # the real result replaced a synthetic one
+    DUPLICATE_RESULT = "duplicate_result"  # a second result of a call was removed
+    UNKNOWN_RESULT = "unknown_result"  # a result without a call was removed
+    AMBIGUOUS_RESULT = "ambiguous_result"  # a result that could belong to several calls was removed
+    MOVED_RESULT = "moved_result"  # a result was moved next to its call, or into call order
+    MALFORMED_CALL = "malformed_call"  # a call that was incomplete or from the user was removed
+    DUPLICATE_CALL = "duplicate_call"  # a second call with the same id in a message was removed
+    MOVED_CALL = "moved_call"  # a call was moved after the text of its message
+    EMPTY_MESSAGE = "empty_message"  # an empty message was removed
 
 
 class Cause(NamedTuple):
-    """Why a call has no result or a turn was interrupted: a name for rows and the wire, and a clause for the model."""
+    """The reason that a call has no result or that a turn was interrupted: its `name` in rows and on the wire, and a
+    `clause` for the model.
+    """
 
     name: str
     clause: str
@@ -54,7 +56,7 @@ class Cause(NamedTuple):
 
     @classmethod
     def of_turn(cls, status: str, *, reason: str, error_code: str) -> "Cause":
-        """Return why a turn of this status was not completed, from its stored fields."""
+        """Return the cause of a turn that was not completed, derived from its stored fields."""
         if reason:
             return cls.of(reason)
         if status == TurnStatus.INTERRUPTED and error_code in LEASE_LOSSES:
@@ -67,13 +69,13 @@ class Cause(NamedTuple):
 
     @classmethod
     def of_ending(cls, ending: TurnEnding) -> "Cause":
-        """Return why a turn with this ending was not completed."""
+        """Return the cause of a turn that was not completed, derived from its ending."""
         reason = ending.cancellation.reason if ending.cancellation else ""
         return cls.of_turn(ending.status, reason=reason, error_code=ending.error_code)
 
 
 def _failed(error_code: str) -> str:
-    """Return what happened to a turn that failed with this code; empty for a server error."""
+    """Return a clause that says why a turn failed with this code; empty for a server error."""
     if error_code.startswith("chat_model_"):
         return _FAILURES.get(error_code, "the chat model could not be used")
     return _FAILURES.get(error_code, "")
@@ -233,7 +235,7 @@ def _user_problems(message: Message, *, open_ids: tuple[str, ...]) -> Iterator[s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedResult:
-    """A result with its origin: the position of its message and its index there; -1 for none."""
+    """A result with its origin: the position of its message and its index there; both are -1 for a synthetic result."""
 
     block: ToolResultBlock
     turn_id: str | None
@@ -283,7 +285,7 @@ def _claim(
     assigned: dict[CallKey, list[PlacedResult]],
     record: RepairRecord,
 ) -> None:
-    """Assign a misplaced result to the only open candidate; do not guess between two."""
+    """Assign a misplaced result if exactly one of the candidates is open; otherwise record its removal."""
     tool_id = result.block.tool_use_id
     # A call accepts a result unless it has a real one; a synthetic one may be replaced.
     open_calls = [
@@ -301,7 +303,7 @@ def _claim(
 def _replies(cleaned: Sequence[Message]) -> Mapping[int, int]:
     """Return, for each user message directly after calls, the position of those calls.
 
-    Results may be split over several messages; a message after text is no direct reply.
+    Results may be split over several messages. A message after text is not a direct reply.
     """
     replies: dict[int, int] = {}
     owner: int | None = None

@@ -1,4 +1,4 @@
-"""Runs one turn: streams answers, and passes their tool calls to the executor, until an answer has none."""
+"""Runs one turn: streams answers and passes their tool calls to the executor, until an answer has no calls."""
 
 import asyncio
 import json
@@ -60,9 +60,9 @@ REPORT_REQUEST = (
     "for: what you have done, what you have found, and what is missing."
 )
 
-REPEAT_PAUSE = 1.0  # seconds before a broken answer is requested again; increases each time
+REPEAT_PAUSE = 1.0  # seconds before a broken-off answer is requested again; increases each time
 _REPEATS = 3  # maximum retries of an answer that breaks off repeatedly
-_SHORTER = 3  # requests in a row, each of about half the length, after the provider has said that one is too long
+_SHORTER = 3  # maximum consecutive requests, each about half as long, after the provider has rejected one as too long
 _COMPLETED = TurnEnding(status=TurnStatus.COMPLETED)
 
 
@@ -70,13 +70,13 @@ _COMPLETED = TurnEnding(status=TurnStatus.COMPLETED)
 class TurnConfig:
     """The configuration of a turn: chat model, tools, instructions and workspace.
 
-    `allowed` has the names of the tools that may be called, None = all; at most `max_parallel` calls run concurrently.
-    An answer may request up to `most_calls` calls. If `report_grace` is above 0, a turn whose time is up gets that many
-    seconds to report its results so far. `approval` is the minimum rule for every tool (D1). The person sees the
-    `notices` at the start. `with_files` adds the files to a history. `depth` is the number of agents above the turn's.
-    `keep_image` stores an image that a call shows. `still_mine` checks that no other process has taken the turn.
-    `traced` is for its spans. With `repeats_steps`, an answer that was cut off is dropped and requested again; none of
-    its calls has run.
+    `allowed` contains the names of the tools that may be called; if it is None, all may be called. At most
+    `max_parallel` calls run concurrently. An answer may request up to `most_calls` calls. If `report_grace` is above 0,
+    a turn whose time is up has that many seconds to report its results so far. `approval` is the minimum rule for every
+    tool (D1). The person sees the `notices` at the start. `with_files` adds the files to a history. `depth` is the
+    number of agents above the agent of this turn. `keep_image` stores an image that a call shows. `still_mine` checks
+    that no other process has taken over the turn. `traced` contains data for the turn's spans. With `repeats_steps`, an
+    answer that broke off is dropped and requested again; none of its calls has run.
     """
 
     chat_model: ChatModel
@@ -102,7 +102,9 @@ class TurnConfig:
 
 
 class TurnRunner:
-    """Runs one turn from its claim to its ending. Its token cancels it. Once fenced, it writes nothing."""
+    """Runs one turn from its claim to its ending. A cancel of `token` cancels the turn. Once the turn is fenced, the
+    runner writes nothing.
+    """
 
     def __init__(
         self,
@@ -123,12 +125,12 @@ class TurnRunner:
         self._executor = executor
         self._journal = journal
         self._calls: dict[str, LiveCall] = {}
-        # The reason to end the turn, while its calls are still being ended.
+        # The error that ends the turn, set while its calls are still being ended.
         self.failure: BaseException | None = None
         self._after_step: Cancellation | None = None
-        self._cut_off = 0  # answers in a row that broke off
-        self._too_long = 0  # requests in a row that were too long
-        self._work = CancellationToken(token)  # calls and answers, but not the report
+        self._cut_off = 0  # number of consecutive answers that broke off
+        self._too_long = 0  # number of consecutive requests that were too long
+        self._work = CancellationToken(token)  # cancels calls and answers, but not the report
         self.scope = str(turn.conversation_id)  # the conversation as governance sees it
         self._turn_id = str(turn.id)
         self._answering = Answering(
@@ -196,8 +198,8 @@ class TurnRunner:
         return [call for call in self._calls.values() if _is_asking(call)]
 
     def set_timeout(self, call: LiveCall, change: PendingTimeout) -> None:
-        """Set or extend a call's limit, which applies to a waiting call when it starts. A call without a limit is not
-        extended.
+        """Set or extend the limit of a call. The limit of a waiting call applies from its start. A call without a limit
+        is not extended.
         """
         if change.timeout_ms is not None:
             self._executor.set_deadline(call, change.timeout_ms / 1000, by=change.by)
@@ -206,7 +208,6 @@ class TurnRunner:
             self._executor.set_deadline(call, timeout, by=change.by)
 
     def cancel_after_step(self, cancellation: Cancellation) -> None:
-        """Stop the turn after the current step."""
         self._after_step = self._after_step or cancellation
 
     async def run(self) -> TurnEnding:
@@ -297,9 +298,9 @@ class TurnRunner:
         )
 
     async def _take_step(self, messages: list[Message]) -> TurnEnding | None:
-        """Request one answer and run its calls. Return the turn's ending; None = the turn continues."""
+        """Request one answer and run its calls. Return the turn's ending, or None if the turn continues."""
         request = await self._request(messages, token=self._work)
-        if self._budget.is_used_up:  # by a summary
+        if self._budget.is_used_up:  # a summary may have used the remaining tokens
             return self._budget.ending()
         repeats = self._config.repeats_steps and self._cut_off < _REPEATS
         try:
@@ -322,18 +323,20 @@ class TurnRunner:
         calls = reply.calls(scope=self.scope)
         message = reply.message(calls, turn_id=self._turn_id)
         await self._journal.save_reply(self.steps, message, calls, usage=self.usage)
-        await self._share_usage()  # sub-agents that are started now have fewer tokens left
+        await self._share_usage()  # so that the limits of sub-agents that start now include it
         messages.extend((message, await self._call_tools(calls)))
         return None
 
     async def _ask_aside(self, request: ChatRequest) -> str:
-        """Return the answer to a request for a summary. While the turn reports, return nothing, because it has little
-        time.
+        """Return the answer to a request for a summary. While the turn reports, return an empty string, because there
+        is little time.
         """
         return await self._answering.ask_aside(request, step=self.steps, token=self._work)
 
     async def _make_shorter(self, messages: Sequence[Message], *, token: CancellationToken) -> bool:
-        """Leave out more of the prompt, so that the step's request, which had no answer, can be repeated."""
+        """Leave out more of the prompt, so that the rejected request of the step can be repeated. Return False if that
+        is not possible.
+        """
         self._too_long += 1
         if self._too_long > _SHORTER:
             return False
@@ -361,7 +364,7 @@ class TurnRunner:
         return ending_of(cancellation or Cancellation(reason=CancelReason.ERROR))
 
     async def _share_usage(self) -> None:
-        """Store the tokens used here, and read those used by the other turns of the family."""
+        """Store the number of tokens used by this turn, and read that of the other turns of its family."""
         if self._budget.family_limit is not None:
             self._budget.others = await self._journal.share_usage(self.usage)
 
@@ -417,7 +420,7 @@ class TurnRunner:
         return Message(role="user", content=(*results, *images), turn_id=self._turn_id)
 
     async def _await_all(self) -> None:
-        """Wait for every call; if one could not be recorded, end the others before passing the error on."""
+        """Wait for every call. If one could not be recorded, end the others and then raise its error."""
         tasks = [
             asyncio.create_task(
                 self._executor.execute(live, host=self._host), name=f"tool call {call_id}"
@@ -433,7 +436,9 @@ class TurnRunner:
         except asyncio.CancelledError:
             for task in tasks:
                 task.cancel()
-            await asyncio.wait(tasks)  # soon, because a cancelled executor does not wait for bodies
+            await asyncio.wait(
+                tasks
+            )  # quick, because a cancelled executor does not wait for bodies
             raise
         errors = [error for task in tasks if (error := task.exception()) is not None]
         if errors:
@@ -453,7 +458,7 @@ def _block(call: ToolCall, outcome: ToolOutcome) -> ToolResultBlock:
 
 
 def _is_asking(call: LiveCall) -> bool:
-    """Whether a person can see a question of the call: before it runs, or a form of its running body."""
+    """Return whether people can see an open question of the call, before it runs or while its body shows a form."""
     return call.question is not None and call.question.is_open
 
 
@@ -461,8 +466,8 @@ _CANCELLED = (ErrorType.CANCELLED, ErrorType.NOT_STARTED)
 
 
 def in_voice(outcome: ToolOutcome) -> ToolOutcome:
-    """Return the outcome for a voice turn: a cancelled call becomes JSON, which models do not mistake for a failure to
-    retry (C8).
+    """Return the outcome for a voice turn. The result of a cancelled call becomes JSON, which models do not mistake for
+    a failure to retry (C8).
     """
     if outcome.error_type not in _CANCELLED or outcome.ended_by is None:
         return outcome
@@ -483,7 +488,7 @@ class StepApprover:
         self._clock = clock
 
     async def ask(self, call: LiveCall) -> Decision | None:
-        """Ask the question; the clock is paused from the time when people see it."""
+        """Ask the question, and pause the clock unless an earlier decision answers it."""
         earlier = await self._journal.ask(call)
         if earlier is None:
             self._clock.pause()
@@ -496,10 +501,10 @@ class StepApprover:
 
 
 class StepObserver:
-    """Passes the calls of the steps to the journal, and adds the loop detector's warnings to their results (A4).
+    """Reports the calls of the steps to the journal, and adds the loop detector's warnings to their results (A4).
 
-    `outcomes` are the outcomes of the last step. Once `token` is cancelled, no warnings are added. `halt` ends the
-    turn.
+    `outcomes` are the outcomes of the last step's calls, by id. Once `token` is cancelled, no warnings are added.
+    `halt` cancels the turn.
     """
 
     def __init__(
@@ -573,6 +578,6 @@ class StepObserver:
 
 
 def _was_stopped(outcome: ToolOutcome) -> bool:
-    """Whether the call was ended from outside: by a person, a parent turn or the server."""
+    """Return whether the call was ended from outside: by a person, a parent turn or the server."""
     by = outcome.ended_by
     return by is not None and not by.reason.row.is_avoidable

@@ -14,8 +14,8 @@ INSTRUCTIONS = (
     "part, what it needs to go on: what the user wants, decisions and facts with their exact names, numbers and paths, what "
     "was done, and what is open. Name as such what only a tool's result or a document said. Write no introduction."
 )
-_PIECE = 1_500  # characters of one text, call or result
-_EARLIER_SUMMARY = 10_000
+_PIECE = 1_500  # maximum characters of one text, call or result
+_EARLIER_SUMMARY = 10_000  # maximum characters of an earlier summary
 
 
 def summary_request(

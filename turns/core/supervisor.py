@@ -1,7 +1,7 @@
 """Start here: the supervisor owns the live turns of a process, runs them, applies requests, and stores their endings.
 
-A turn runs in a separate task, independent of connections. Cancelling has two limits: the runner and its tools have
-their grace periods, and if they do not end, the supervisor ends the turn without them (C1).
+A turn runs in a separate task, independent of connections. When it is cancelled, its runner and its tools have grace
+periods. If they have not ended afterwards, the supervisor ends the turn without them (C1).
 """
 
 import asyncio
@@ -41,7 +41,8 @@ logger = logging.getLogger(__name__)
 
 SWEEP_JITTER = 0.2  # so that processes do not sweep simultaneously
 FENCE_LOOK = 0.5  # seconds between two checks of ownership
-END_ATTEMPTS = 4  # during a shutdown
+# After this many failed attempts, an ending is stored without results; during a shutdown, it is not tried again.
+END_ATTEMPTS = 4
 END_PAUSE = 3.0  # maximum seconds between two attempts
 
 _NOT_STORED = TurnEnding(
@@ -50,14 +51,15 @@ _NOT_STORED = TurnEnding(
 ANYWHERE = UUID(int=0)  # requests a slot for any queued turn, until no turn is queued
 
 Run = Callable[[ClaimedTurn, CancellationToken], Awaitable[None]]
-"""Runs a claimed turn to its end, below the token that was above all turns when the claim began."""
+"""Runs a claimed turn to its end. The token is the parent of the turn's token."""
 
 
 class RunningTurn:
-    """A turn run by this process. `overdue` resolves when the turn should have ended but has not.
+    """A turn that this process runs. `overdue` resolves when the turn should have ended after a cancel but has not.
 
-    `root` is the token above all turns of the process. If the turn is fenced, `when_lost` is called after its runner
-    has ended. `unstored` holds the cancel requests that have been applied but not yet stored.
+    `root` is the parent of the tokens of all turns of the process. If the turn is fenced, `when_lost` is called after
+    its runner has ended. `unstored` contains a future for each cancel request that has been applied but is not yet
+    stored.
     """
 
     def __init__(
@@ -71,7 +73,7 @@ class RunningTurn:
         self.is_fenced = False
         self.when_lost: Callable[[], object] = lambda: None
         self.unstored: set[asyncio.Future[None]] = set()
-        self._timeouts: set[int] = set()  # applied changes of limits
+        self._timeouts: set[int] = set()  # ids of the applied changes of limits
         self._loop = asyncio.get_running_loop()
         self.overdue: asyncio.Future[None] = self._loop.create_future()
         self.token.on_cancel(
@@ -96,7 +98,9 @@ class RunningTurn:
         return [call.question.id for call in calls if call.question is not None]
 
     def apply(self, request: PendingRequest) -> bool:
-        """Apply a request; idempotent. Return False if it must wait for its call to start."""
+        """Apply a request; repeated calls have no further effect. Return False if it must wait for its call
+        to start.
+        """
         match request:
             case PendingCancel():
                 return self._cancel(request)
@@ -143,7 +147,7 @@ MakeRunner = Callable[[RunningTurn], Awaitable[TurnRunner]]
 
 
 class Phase(Enum):
-    """Whether a process may start turns."""
+    """The phase of a process, which determines whether it may start turns."""
 
     OPEN = "open"
     FENCED = "fenced"  # its lease is lost; no turn starts until it has a new one
@@ -151,7 +155,8 @@ class Phase(Enum):
 
 
 class TurnSlots:
-    """The slots of a process: `limit` turns may be busy, None = any number (P4). `busy` returns their number.
+    """The slots of a process. At most `limit` turns may be busy, or any number if it is None (P4). `busy` returns the
+    number of busy turns.
 
     The store decides which queued turn gets a slot, because it knows the turns and users of all processes. A request
     means that a conversation has a queued turn; it does not reserve a slot.
@@ -173,8 +178,8 @@ class TurnSlots:
         self._requests.clear()
 
     def acquire(self) -> UUID | None:
-        """Take a free slot for a claim; return the id of the conversation that requested it, or None without a free
-        slot or a request.
+        """Acquire a free slot for a claim. Return the id of the conversation that requested it, or None if no slot is
+        free or requested.
         """
         has_room = self._limit is None or self._busy() + self._claims < self._limit
         requester = next(iter(self._requests), None) if has_room else None
@@ -215,8 +220,8 @@ class TurnClaimer:
         self._slots = slots
         self._is_live = is_live
         self._root = CancellationToken()
-        self._fences = 0  # how many leases were lost
-        self._failure: type[Exception] | None = None  # error of the last attempt to claim
+        self._fences = 0  # number of leases lost
+        self._failure: type[Exception] | None = None  # type of the error in the last claim
 
     def fence(self) -> None:
         """Stop claiming until `resume`; a draining process keeps draining."""
@@ -241,22 +246,22 @@ class TurnClaimer:
         root.cancel(cancellation)
 
     def request(self, conversation_id: UUID) -> None:
-        """Claim a turn when there is room, because this conversation may have a queued one. If a turn
-        runs there, its end repeats the request.
+        """Claim a turn when a slot is free, because this conversation may have a queued turn. If one of its turns is
+        running here, the end of that turn repeats the request.
         """
         if not self._is_live(conversation_id):
             self._slots.request(conversation_id)
         self.fill()
 
     def look(self) -> None:
-        """Claim queued turns while there is room, even without a notification."""
+        """Claim queued turns while slots are free, even without a notification."""
         self._slots.request(ANYWHERE)
         self.fill()
 
     def fill(self) -> None:
         """Start a claim for each requested free slot."""
         if self._slots.has_room_again():
-            self._slots.request(ANYWHERE)  # a full process gets no notifications
+            self._slots.request(ANYWHERE)  # a full process receives no notifications
         if self.phase is not Phase.OPEN:
             self._slots.forget()
         while (requester := self._slots.acquire()) is not None:
@@ -300,9 +305,10 @@ class TurnSupervisor:
     """Starts, cancels and ends turns on one event loop.
 
     A turn is ended `cancel_bound` seconds after a cancel even if its runner does not end. Stored requests are read
-    every `poll_interval` seconds, in case a wake-up was lost (C12); `on_poll` is awaited as often. At most `max_live`
-    turns are busy here, 0 = none; the store decides which one is next (P4). About every `sweep_interval` seconds, it
-    ends turns that lost their owner and starts queued ones (H4).
+    every `poll_interval` seconds, in case a wake-up was lost (C12); `on_poll` is awaited equally often. At most
+    `max_live` turns are busy here, or any number if it is None; with 0, no turn runs here. The store decides which turn
+    is next (P4). About every `sweep_interval` seconds, the supervisor ends turns that lost their owner and starts
+    queued ones (H4).
     """
 
     def __init__(
@@ -357,9 +363,9 @@ class TurnSupervisor:
             )
 
     def wake(self, conversation_id: UUID) -> None:
-        """Report that a conversation has a queued turn; may be called more than once.
+        """Note that a conversation has a queued turn. Repeated calls have no further effect.
 
-        The next turn in the queue starts as soon as there is room.
+        The next turn in the queue starts as soon as a slot is free.
         """
         self._claimer.request(conversation_id)
 
@@ -388,8 +394,8 @@ class TurnSupervisor:
     ) -> Iterator[frozenset[UUID]]:
         """Cancel local turns while the request is being stored, because the database may not respond.
 
-        With `for_descendants`, the local turns that work for this one are cancelled too. They write nothing until the
-        block ends. Yields the ids of the cancelled turns.
+        With `for_descendants`, local descendants of the turn are cancelled too. The cancelled turns write nothing until
+        the block ends. Yield their ids.
         """
         future = asyncio.get_running_loop().create_future()
         requests = {request.turn_id: request}
@@ -438,7 +444,9 @@ class TurnSupervisor:
         self._grace_is_cut.set()
 
     async def drain(self, *, grace: float) -> None:
-        """Start no more turns, give live ones `grace` seconds, cancel the rest as `shutdown`, and wait for their end."""
+        """Start no more turns, give live ones `grace` seconds, cancel the others with the reason `shutdown`, and wait
+        for them to end.
+        """
         self.close()
         await self._wait_for_turns(grace)
         self._claimer.cancel_all(Cancellation(reason=CancelReason.SHUTDOWN))
@@ -482,7 +490,7 @@ class TurnSupervisor:
         self._claimer.request(turn.conversation_id)
 
     async def _run_to_end(self, live: RunningTurn) -> None:
-        """Run the turn in a separate task, and end it."""
+        """Run the turn in a separate task, and store its ending."""
         turn = live.turn
         self._claimer.fill()
         runner = asyncio.create_task(self._run(live), name=f"turn {turn.id}")

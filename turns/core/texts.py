@@ -3,7 +3,7 @@
 A sentence says why a turn ended, what an answer lacks, or what a sub-agent is doing. It is translated when it is shown.
 """
 
-# The start of texts in a prompt that no person has written.
+# Markers at the start of texts in a prompt that were not written by a person.
 TIME_IS_UP = "[TIME IS UP]"
 INTERRUPTED = "[INTERRUPTED] The previous turn"
 HAS_ENDED = "[HAS ENDED]"

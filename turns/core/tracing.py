@@ -49,7 +49,7 @@ def turn_span(turn: ClaimedTurn) -> Span:
 
 
 def describe_turn(turn: ClaimedTurn, traced: Traced, *, token: CancellationToken) -> None:
-    """Add the known attributes to the turn's current span; `token` ends the turn."""
+    """Add the chat model and the message to the turn's current span. A cancel of `token` is noted in it too."""
     span = enclosing()
     if span is None:
         return
@@ -62,7 +62,7 @@ def describe_turn(turn: ClaimedTurn, traced: Traced, *, token: CancellationToken
 
 
 def note_ending(span: Span, ending: TurnEnding | None, *, usage: Mapping[str, int]) -> None:
-    """Record the turn's ending; None = this process no longer owns it."""
+    """Record the turn's ending. None means that this process no longer owns the turn."""
     span.set(_tokens(usage.get("input_tokens", 0), usage.get("output_tokens", 0)))
     if ending is None:
         span.fail("fenced")
@@ -113,7 +113,7 @@ def _names(chat_model: str) -> dict[str, str]:
 
 def _tokens(input_tokens: int, output_tokens: int) -> dict[str, int | None]:
     return {
-        "gen_ai.usage.input_tokens": input_tokens or None,  # 0 = unknown
+        "gen_ai.usage.input_tokens": input_tokens or None,  # 0 means unknown
         "gen_ai.usage.output_tokens": output_tokens or None,
     }
 

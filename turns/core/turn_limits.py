@@ -1,4 +1,4 @@
-"""The limits of a turn: its time, which pauses while a person is asked (T5, T10), and its tokens."""
+"""The limits of a turn: its time limit, which is paused while a person is asked (T5), and its token limit (T10)."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -26,12 +26,12 @@ class TurnClock:
 
     @property
     def time_left(self) -> float | None:
-        """Return the seconds until the clock expires, without pauses; None = no limit."""
+        """Return the seconds until the clock expires, without pauses; None if there is no limit."""
         return self._deadline.time_left
 
     @property
     def ends_at(self) -> float | None:
-        """Return the wall-clock time at which the clock expires without further pauses; None = no limit."""
+        """Return the wall-clock time at which the clock expires without further pauses; None if there is no limit."""
         seconds = self.time_left
         return None if seconds is None else time.time() + seconds
 
@@ -60,7 +60,7 @@ class TurnClock:
 class TurnMetadata(Mapping[str, Any]):
     """Facts about the turn that its tools can read. `turn_ends_at` is computed on each access, so it reflects pauses.
 
-    A worker process gets a copy of `turn_ends_at` from the start of the call.
+    A worker process receives the value that `turn_ends_at` had when the call started.
     """
 
     def __init__(self, facts: Mapping[str, Any], *, clock: TurnClock) -> None:
@@ -79,7 +79,8 @@ class TurnMetadata(Mapping[str, Any]):
 
 
 class TokenBudget:
-    """Adds up a turn's tokens and checks them against its limit and that of its family. None = no limit.
+    """Adds up a turn's tokens, and checks them against its own limit and that of its family. A limit of None does not
+    apply.
 
     `others` is the last known number of tokens used by the other turns of the family.
     """

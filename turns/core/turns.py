@@ -49,7 +49,7 @@ def check_transition(before: TurnStatus, after: TurnStatus) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnEnding:
-    """How a turn ended, with `error_code` and `error_message` (a sentence for the person) if it failed.
+    """The ending of a turn, with `error_code` and `error_message` (a sentence for the person) if it failed.
 
     `error_detail` is the provider's message, for users who may see content.
     """
@@ -72,7 +72,7 @@ def ending_of(cancellation: Cancellation) -> TurnEnding:
     return TurnEnding(status=status, cancellation=cancellation)
 
 
-# The endings after a lost lease. Other processes can only tell that the process was silent, which is the first one.
+# The endings after a lost lease. Other processes know only that the process was silent, so they use the first one.
 LEASE_LOST = TurnEnding(
     status=TurnStatus.INTERRUPTED, error_code="lease_lost", error_message=texts.LEASE_LOST
 )
@@ -100,7 +100,7 @@ class PendingCancel:
 class PendingTimeout:
     """A request to set or extend the limit of a call, in milliseconds.
 
-    `id` distinguishes requests for the same call. `is_late`: the call has ended or does not exist.
+    `id` distinguishes requests for the same call. `is_late` is true if the call has ended or does not exist.
     """
 
     id: int
@@ -127,7 +127,7 @@ PendingRequest = PendingCancel | PendingTimeout | PendingDecision
 def only_waits(open_calls: Iterable[tuple[CallStatus, bool]]) -> bool:
     """Return whether a turn with these open calls only waits for people or other turns, and so needs no slot.
 
-    `open_calls` has the status of each call, and whether its tool only waits.
+    `open_calls` contains the status of each call, and whether its tool only waits.
     """
     calls = list(open_calls)
     return bool(calls) and all(

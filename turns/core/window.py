@@ -1,4 +1,4 @@
-"""The context window: how many tokens a prompt takes, and which parts are left out if it does not fit.
+"""The context window: how many tokens a prompt needs, and which parts of it are left out if it does not fit.
 
 All functions are pure. The rows keep every message; a `Kept` describes the part that prompts still contain.
 """
@@ -11,22 +11,22 @@ from turns.core.messages import AttachmentBlock, Message, TextBlock, ToolResultB
 from turns.core.prompt_changes import PromptChange
 from turns.core.texts import CLEARED, READ_AGAIN, SUMMARY
 
-WHOLE_TURNS = 3  # the last messages, whose results are cleared only if a cut is not enough
+WHOLE_TURNS = 3  # number of latest turns whose results are cleared only if leaving out earlier turns is not enough
 
-_ANSWER = 2_000  # tokens that an answer may need if the agent does not limit it
-_ATTACHMENT = 1_500  # tokens; what it really had, the next usage says
-_RATE = 3.0  # characters of a token, until a provider has counted some; low, so that an estimate is rather too high
-_RATES = (1.0, 6.0)
-_TURN_ID = 8  # characters of it, which are enough in one conversation
-_ID_SEPARATOR = "."  # in no id of a call
+_ANSWER = 2_000  # tokens reserved for an answer if the agent does not limit it
+_ATTACHMENT = 1_500  # estimated tokens of an attachment, until the next usage shows the real number
+_RATE = 3.0  # characters per token until a provider has counted some; low, so that estimates are too high, not too low
+_RATES = (1.0, 6.0)  # the lowest and the highest rate
+_TURN_ID = 8  # characters of a turn's id that distinguish it in one conversation
+_ID_SEPARATOR = "."  # does not occur in the ids of calls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
     """The messages that prompts still contain: the turns from `turn` on, with whole results from `result_turn` on.
 
-    In `result_turn`, the first `steps` messages with results are cleared too. An empty id means all messages. The id of
-    a turn that is no longer in the history means the same.
+    In `result_turn`, the first `steps` messages with results are cleared too. An empty id means all messages, and so
+    does the id of a turn that is no longer in the history.
 
     `summary` replaces the earlier turns. It is stored with the turn `summary_turn`, which wrote it.
 
@@ -84,7 +84,7 @@ def rate_of(messages: Sequence[Message], *, head: int, default: float = _RATE) -
 
 
 def apply(messages: Sequence[Message], selection: Kept, *, reader: str = "") -> list[Message]:
-    """Return the messages that the model reads of a valid history; they are a valid history as well.
+    """Return the part of a valid history that the model reads, which is a valid history as well.
 
     `reader` is the name of the tool with which the model can read a cleared result.
     """
@@ -118,16 +118,16 @@ def left_out(messages: Sequence[Message], before: Kept, after: Kept) -> list[Mes
 def fitted(
     messages: Sequence[Message], selection: Kept, *, head: int, room: int, reader: str = ""
 ) -> Kept:
-    """Return the `Kept` with which the prompt fits into `room` tokens, without the answer; `selection` if it fits
-    already.
+    """Return the `Kept` with which the prompt, without the answer, fits into `room` tokens. Return `selection` if the
+    prompt fits already.
 
-    `messages` is a whole valid history. Results are removed first, then the oldest turns, then results of the running
-    turn: in large steps, because after each one the provider can no longer use its cache. The newest message stays
-    whole.
+    `messages` is a whole valid history. Old results are removed first, then the oldest turns, then results of the
+    running turn. This happens in large steps, because the provider cannot use its cache after a step. The newest
+    message stays whole.
     """
     prompt = apply(messages, selection, reader=reader)
     count, rest, characters = _counted_and_rest(prompt, head)
-    # Most prompts are far smaller, which is known without the length of each message.
+    # Most prompts are far smaller. The highest estimate shows that without the length of each message.
     if count + _estimate(rest, head=characters, rate=_RATES[0]) <= room:
         return selection
     if tokens_of_prompt(prompt, head=head, rate=selection.rate) <= room:
@@ -166,7 +166,7 @@ def shrunk(
 
 
 def change_between(messages: Sequence[Message], before: Kept, after: Kept) -> PromptChange:
-    """Return the change that makes a prompt smaller than the previous one."""
+    """Return the kind of change between two selections, the second of which keeps less."""
     beginnings = _beginnings(messages)
     if beginnings.get(after.turn, 0) == beginnings.get(before.turn, 0):
         return PromptChange.CLEAR
@@ -176,7 +176,7 @@ def change_between(messages: Sequence[Message], before: Kept, after: Kept) -> Pr
 def unchanged_from(messages: Sequence[Message], selection: Kept, since: str | None) -> int:
     """Return the index in the applied prompt from which requests were only extended at the end.
 
-    `since` is the turn since which requests were only extended; None = since the first turn.
+    `since` is the id of the turn since which requests were only extended; None means the first turn.
     """
     if since is None and selection == KEEP_ALL:
         return 0
@@ -249,8 +249,8 @@ def _seen_before(messages: Sequence[Message], selection: Kept) -> int:
 
 
 def _beginnings(messages: Sequence[Message]) -> dict[str, int]:
-    """Return where each turn begins, in order. A turn whose first message has results of the previous turn has no
-    beginning.
+    """Return the index at which each turn begins, in order. A turn whose first message contains results of the previous
+    turn is left out.
     """
     places: dict[str, int] = {}
     turn_ids: set[str] = set()
@@ -269,7 +269,7 @@ def _steps(messages: Sequence[Message]) -> int:
 
 
 def _clear_before(messages: Sequence[Message], selection: Kept) -> int:
-    """Return the index of the first message whose results are whole. The results in the newest message always are."""
+    """Return the index of the first message whose results are kept whole. Those of the newest message always are."""
     begin = _beginnings(messages).get(selection.result_turn)
     if begin is None:
         return 0
@@ -316,7 +316,9 @@ def result_id(turn_id: str, call_id: str) -> str:
 
 
 def parts_of_result_id(id: str) -> tuple[str, str]:
-    """Return the beginning of the turn's id, which is empty if the text has none, and the call's id."""
+    """Return the parts of a result's id: the beginning of the turn's id, which is empty if there is none, and the
+    call's id.
+    """
     turn_id, _separator, call_id = id.partition(_ID_SEPARATOR)
     return (turn_id, call_id) if len(turn_id) == _TURN_ID else ("", call_id)
 

@@ -1,8 +1,10 @@
-"""Objects inside events and snapshots, as clients see them. The protocol's page and the page's types are made from them.
+"""The objects inside events and snapshots, as clients receive them. The documentation of the protocol and the types of
+the chat page are generated from them.
 
-The fields of a call are declared here only. Pydantic makes the schemas of snapshots and of the API from `Call`, and its
-events name the fields that they show (`turns.core.events`). `turns.calls.serializers` fills a `Call` from its row. These
-are typed dictionaries, because they are only rendered, never parsed: a row of an older version always renders.
+The fields of a call are declared only here. Pydantic derives the schemas of snapshots and of the API from `Call`, and
+the events of calls name the fields that they contain (`turns.core.events`). `turns.calls.serializers` fills a `Call`
+from its row. The objects are typed dictionaries, because they are only rendered and never parsed, so that rows of older
+versions can always be rendered.
 """
 
 import json
@@ -83,9 +85,9 @@ class AttachmentContent(TypedDict):
 
 
 class WaitsFor(TypedDict):
-    """What a call waits for. `call`: the end of the call `tool_id`. `scope`: a free slot in its conversation, which has
-    reached its limit of simultaneous calls. `slot`: a free slot of the server, which has reached its
-    own limit.
+    """The reason that a call waits. With the kind `call`, it waits for the end of the call `tool_id`. With `scope`, it
+    waits for a free slot in its conversation, which has reached its limit of simultaneous calls. With `slot`, it waits
+    for a free slot of the server, which has reached its own limit.
     """
 
     kind: Annotated[str, OneOf("call", "slot", "scope")]
@@ -94,7 +96,9 @@ class WaitsFor(TypedDict):
 
 
 class EndedBy(TypedDict):
-    """Who or what ended a call or a turn, and why; `by` is a person's name, or empty if the system ended it."""
+    """The cause of the end of a call or a turn. `by` is the name of the person who ended it, or empty if the
+    system did.
+    """
 
     reason: str
     source: str
@@ -102,7 +106,7 @@ class EndedBy(TypedDict):
 
 
 class Late(TypedDict):
-    """How the body of an abandoned call ended (`kind`), and how long after the call's result (`after_ms`)."""
+    """The end of the body of an abandoned call: its `kind`, and the time since the call's result (`after_ms`)."""
 
     kind: str
     after_ms: Limit
@@ -121,7 +125,7 @@ class SubAgentReport(TypedDict):
 
 class QuestionTerms(TypedDict):
     """A question to people about a call. If `expires_at` is null, there is no time limit. `question` is the tool's own
-    text, empty = whether the call may run.
+    text; if it is empty, the question is whether the call may run.
     """
 
     rule: Annotated[str, OneOf(ApprovalRule.ONCE_PER_CONVERSATION, ApprovalRule.ALWAYS)]
@@ -190,7 +194,7 @@ class SubAgentForm(CallForm):
 
 
 class SubAgentTurn(TypedDict):
-    """The turn of a sub-agent that a call started; the call does not wait for a detached one."""
+    """The turn of a sub-agent that a call started. `is_detached` is true if the call does not wait for it."""
 
     turn_id: str
     conversation_id: str
@@ -221,7 +225,8 @@ class LimitChange(TypedDict):
 
 
 class OpenCall(CurrentTool):
-    """A call that may still be open; title and server are as in `tool_start`, `tail` as in `tool_progress`.
+    """A call that may still be open. `tool_title` and `tool_server` are as in `tool_start`, `tail` as in
+    `tool_progress`.
 
     `arguments` is the `input` for display.
     """
@@ -255,9 +260,9 @@ class CallEnd(TypedDict, total=False):
     `result` is the beginning of a result of `result_length` characters; the full result has its own address. `images`
     are the images that the call has shown. `limit_reached` is the limit that ended it, if any.
 
-    `effects`: `none` = the call never started, or its tool has no side effects. `possible` = the tool has side
-    effects, or the call is not known to have ended. `cut` = the tool has side effects, and the call was ended in the
-    middle of them.
+    `effects` is `none` if the call never started, or if its tool has no side effects. It is `possible` if the tool has
+    side effects, or if the call is not known to have ended. It is `cut` if the tool has side effects and the call was
+    ended in the middle of them.
     """
 
     result: str
@@ -317,7 +322,7 @@ class ToolUseContent(TypedDict):
 
 
 class ToolResultContent(TypedDict):
-    """The result of a tool call; `is_synthetic` if a repair added it."""
+    """The result of a tool call. `is_synthetic` is true if a repair added it."""
 
     type: Literal["tool_result"]
     tool_use_id: str
@@ -367,7 +372,7 @@ class HistoryMessage(TypedDict):
 
 
 class History(TypedDict):
-    """The history as the model reads it, always valid, and the repairs made in it."""
+    """The history as the model reads it, which is always valid, and the repairs made in it."""
 
     messages: list[HistoryMessage]
     repairs: list[AuditedRepair]
@@ -454,9 +459,10 @@ class LiveTurn(ActiveTurn):
 class TurnFacts(TypedDict):
     """A turn, and how it ended; `started` is false if it was cancelled before it began.
 
-    `version` counts how often its message was edited and sent again. `replaced_by` is the turn that replaced it in the
-    history. `summary` is what the model read in it instead of the oldest messages. In `usage`, `context_tokens` of the
-    `context_window` tokens were used by its last step; both are missing if the model's window is unknown.
+    `version` is the version of its message, which increases when the message is edited and sent again. `replaced_by` is
+    the turn that replaced it in the history. `summary` is the text that the model read in it instead of the oldest
+    messages. In `usage`, `context_tokens` is the number of tokens of the `context_window` that its last step used; both
+    are missing if the model's window is unknown.
     """
 
     turn_id: str
@@ -483,7 +489,7 @@ class TurnFacts(TypedDict):
 class EndedTurn(TurnFacts):
     """A turn that has ended; `notice` is the last notice that it showed.
 
-    In `usage`, `context_tokens` is how many tokens of the `context_window` its last step used.
+    In `usage`, `context_tokens` is the number of tokens of the `context_window` that its last step used.
     """
 
     acknowledgements: list[AnsweredCancelWord]

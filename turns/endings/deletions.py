@@ -1,4 +1,4 @@
-"""Deletions of conversations: hidden immediately, and emptied when everything in them has ended.
+"""Deletes conversations: hides them immediately, and empties them when everything in them has ended.
 
 The row is authoritative, so any process can continue after a crash. Rows of turns, calls, cancels and decisions are
 kept as a record until `prune`.
@@ -49,7 +49,7 @@ class Hidden:
 
 
 def hide(conversation_id: UUID, user: User, source: CancelSource) -> Hidden:
-    """Hide a conversation and those of its sub-agents, and cancel their active turns, in one transaction (sync ORM).
+    """Hide a conversation and those of its sub-agents, and cancel their active turns, in one transaction.
 
     Raises:
         ConversationNotFound: the conversation does not exist or belongs to another user.
@@ -116,7 +116,7 @@ async def finish(*, notify_owner: NotifyOwner) -> None:
 
 
 async def _remove_contents(conversation_id: UUID, notify_owner: NotifyOwner) -> bool:
-    """Remove everything except the files; return whether it is gone."""
+    """Remove the contents of a conversation except its attachments. Return whether they are gone."""
     try:
         notifications = await _cancel_rest(conversation_id)
         await notify(notifications, notify_owner=notify_owner)
@@ -176,8 +176,8 @@ def follow_user(sender: object, *, instance: Model, **_facts: Any) -> None:
 
 
 def _lock(conversations: "QuerySet[Conversation]") -> None:
-    """Lock the conversations, parents first as everywhere. Earlier writers have finished by then; later ones find no
-    rows.
+    """Lock the conversations, parents first, which is the order of all writers. Earlier writers have then finished, and
+    later ones find no rows.
     """
     level = conversations.filter(parent=None)
     while list(level.select_for_update().order_by("pk").values_list("pk", flat=True)):
@@ -185,7 +185,7 @@ def _lock(conversations: "QuerySet[Conversation]") -> None:
 
 
 async def remove_left_behind(turn_id: UUID, workspace: Path) -> None:
-    """Remove the files that tools wrote after their turn was deleted with its user; the turn has ended."""
+    """Remove the files that tools wrote after their turn was deleted with its user. Call this after the turn's end."""
     root = workspace_of("")
     if root is not None and await run_in_query_thread(recovery.find_deleted)([turn_id]):
         scope, *_subfolders = workspace.relative_to(root).parts
@@ -231,7 +231,7 @@ def _mark_emptied(conversation_id: UUID) -> None:
     ids = tree_of(conversation_id)
     if not attachments.has_marked(ids):
         at = database_now()
-        # Conversations that started below it concurrently were not hidden with it.
+        # Conversations of sub-agents that started concurrently were not hidden with this one.
         Conversation.objects.filter(pk__in=ids, emptied_at=None).update(
             emptied_at=at, deleted_at=Coalesce("deleted_at", Value(at))
         )

@@ -1,7 +1,8 @@
-"""Forgets a person: removes the content of their conversations, and renames them in the remaining records (sync ORM).
+"""Forgets a person: removes the content of their conversations, and replaces their name in the remaining records (sync
+ORM).
 
-Their conversations are deleted as if by their owner: hidden immediately, emptied when everything in them has ended.
-Rows of turns, calls, cancels and decisions are kept until `prune`.
+The conversations are deleted as if the person had deleted them: they are hidden immediately, and emptied when
+everything in them has ended. Rows of turns, calls, cancels and decisions are kept until `prune`.
 """
 
 import secrets
@@ -44,7 +45,7 @@ _NAMES = ("first_name", "last_name")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requester:
-    """The requester of a deletion of personal data, and the reason. `origin` identifies a requester without an account."""
+    """A request to forget a person: who makes it and why. `origin` identifies a requester without an account."""
 
     user: AbstractBaseUser | None = None
     origin: str = ""
@@ -56,7 +57,9 @@ class Requester:
 
 
 def may_forget(user: Any, *, by: Any) -> bool:
-    """Return whether the requester may forget this person: never themselves, and staff only as a superuser."""
+    """Return whether `by` may forget this person. Users cannot forget themselves, and only superusers can
+    forget staff.
+    """
     if user.pk == by.pk or not by.has_perm(PERMISSION):
         return False
     is_staff = getattr(user, "is_staff", False) or getattr(user, "is_superuser", False)
@@ -79,7 +82,7 @@ def count(user: AbstractBaseUser) -> dict[str, int]:
 
 
 def forget(user_id: Any, requester: Requester) -> Notifications:
-    """Forget a person; return the notifications. Idempotent.
+    """Forget a person, and return the notifications to send. This is idempotent.
 
     Raises: NotAllowed: the requester may not forget this person.
     """
@@ -105,10 +108,10 @@ def forget(user_id: Any, requester: Requester) -> Notifications:
 
 
 def _close_account(user: Any, requester: Requester, counts: dict[str, int]) -> None:
-    """Rename the person everywhere, and close the account."""
+    """Replace the person's name everywhere with a pseudonym, and close the account."""
     old = user.get_username()
     new = old if old.startswith(_PSEUDONYM) else f"{_PSEUDONYM}{secrets.token_hex(4)}"
-    rename_in_events(user, old=old, new=new)  # first, because the other names lead to the events
+    rename_in_events(user, old=old, new=new)  # first, because names in other records lead to events
     CancelRequest.objects.filter(by=user.pk).update(note="")
     approval_store.remove_reasons(user.pk)
     DeadlineOrder.objects.filter(by_name=old).update(note="", by_name=new)
@@ -183,7 +186,9 @@ def rename_in_events(user: AbstractBaseUser, *, old: str, new: str) -> None:
 
 
 def _naming(user: AbstractBaseUser, *, name: str) -> "Iterator[QuerySet[Event]]":
-    """Yield the events that name a person, by the turns in which they acted, because events have no index of names."""
+    """Yield the events that name a person. They are searched in the turns in which the person acted, because events
+    have no index of names.
+    """
     is_named = Q(**{f"payload__{_ENDED_BY}__by": name})
     for key in _KEYS:
         is_named |= Q(**{f"payload__{key}": name})
@@ -198,7 +203,7 @@ def _turns(user: AbstractBaseUser, *, name: str) -> set[UUID]:
     groups, scopes = map(_ids, approval_store.decided_by(user.pk))
     requests = CancelRequest.objects.filter(Q(by=user.pk) | Q(by_name=name))
     orders = DeadlineOrder.objects.filter(by_name=name)
-    # A tool that was allowed for a conversation names the person in its later turns.
+    # The later turns of a conversation name the person who allowed a tool for the whole conversation.
     conversations = Turn.objects.filter(conversation__in=scopes)
     interrupted = Turn.objects.order_by().filter(status=TurnStatus.INTERRUPTED)
     parked = interrupted.values("conversation")  # this includes conversations that were not parked

@@ -1,6 +1,7 @@
-"""Ends the turns of dead processes (H4; sync ORM).
+"""Ends the turns of dead processes (H4).
 
 Every process checks, including those that run no turns. The first one ends a turn; the others then find nothing to do.
+The functions here use the synchronous ORM.
 """
 
 import logging
@@ -67,7 +68,7 @@ def find_deleted(live: Collection[UUID]) -> set[UUID]:
 
 
 def end_abandoned(process: Process) -> None:
-    """End the turns that `process` still owns as interrupted by its shutdown, and retire it."""
+    """End the turns that `process` still owns with the reason `shutdown`, and retire the process."""
     ending = ending_of(Cancellation(reason=CancelReason.SHUTDOWN))
     for turn in _live_of(process):
         end_turn(turn.pk, ending)

@@ -1,7 +1,7 @@
-"""Deliveries: the report of a detached sub-agent reaches its parent conversation exactly once (C10; sync ORM).
+"""Delivers the report of a detached sub-agent to its parent conversation exactly once (C10).
 
 A report is added to the conversation's next message. If the conversation is idle, a separate turn is queued to deliver
-it. After a cancel, nothing starts automatically (C7).
+it. After a cancel, nothing starts automatically (C7). The functions here use the synchronous ORM.
 """
 
 from contextlib import suppress
@@ -74,7 +74,7 @@ def _without_report_turn() -> QuerySet[Turn]:
 
 
 def enqueue_report_turn(conversation_id: UUID, *, waits: bool = True) -> log.Batch | None:
-    """Queue a turn for the due reports of an idle conversation; None if there are none.
+    """Queue a turn for the due reports of an idle conversation. Return None if nothing was queued.
 
     Without `waits`, a locked conversation is treated as busy.
     """
@@ -83,12 +83,12 @@ def enqueue_report_turn(conversation_id: UUID, *, waits: bool = True) -> log.Bat
     with suppress(ConversationNotFound), atomic():
         conversation = _locked(conversation_id, waits=waits)
         if conversation.turns.filter(status__in=ACTIVE_STATUSES).exists():
-            return None  # its next turn delivers them
+            return None  # the conversation's next turn delivers the reports
         due = _due(conversation_id)
         if not due:
             return None
         report = Turn.objects.select_related("parent__parent").get(pk=due[-1].pk)
-        # the turn that the recipient works for, and which will get the recipient's result
+        # the turn for which the recipient works, and which will receive the recipient's result
         parent = report.parent.parent if report.parent else None
         if parent is not None and (
             parent.status in CUT_OFF or not turn_tree.has_room_for_report_turn(parent)
@@ -115,11 +115,11 @@ def enqueue_report_turn(conversation_id: UUID, *, waits: bool = True) -> log.Bat
 
 
 def _locked(conversation_id: UUID, *, waits: bool) -> Conversation:
-    """Return the conversation, locked after its parent, because a cancel there must prevent new turns here (C10)."""
+    """Lock a conversation after its parent, because a cancel in the parent must prevent new turns here (C10)."""
     parent_id = parent_id_of(conversation_id)
     if parent_id is not None:
         report = undelivered(conversation_id).first()
-        if report is not None:  # its family's lock comes before those of conversations
+        if report is not None:  # the lock of its family is acquired before those of conversations
             turn_tree.lock(report.pk, waits=waits)
         log.locked(parent_id, waits=waits)
     return log.locked(conversation_id, waits=waits)

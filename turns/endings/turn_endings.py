@@ -1,6 +1,7 @@
-"""Gives a turn its final status, exactly once, with everything that belongs to it in one transaction (sync ORM).
+"""Sets the final status of a turn exactly once, in one transaction with everything that belongs to it.
 
-Every ending uses this path, whether by an answer, a cancel, a limit, an error or the owner's death (invariant 4).
+Every ending uses this path, whether by an answer, a cancel, a limit, an error or the owner's death (invariant 4). The
+functions use the synchronous ORM.
 """
 
 from collections.abc import Iterable, Mapping
@@ -47,8 +48,8 @@ def close_calls(
 ) -> list[CallRow]:
     """Close every call without a result, and the open questions; return the calls.
 
-    `outcomes` has the outcomes that have not been stored yet, by call id. A person's decision applies even if the owner had
-    no time to follow it (D3).
+    `outcomes` contains the outcomes that have not been stored yet, by call id. A person's decision applies even if the
+    owner had no time to follow it (D3).
     """
     group, by = str(turn.pk), ending.cancellation
     cause = Cause.of_ending(ending).clause if ending.has_lost_owner else ""
@@ -99,11 +100,11 @@ def end_turn(
     """End a live turn with its calls, message, requests and events. Return None if it was not live or has another
     owner.
 
-    The epoch increases, so later writes of its runner are refused. A completed turn stops only the children that it
-    waits for; any other ending stops all its descendants (C10). `outcomes` has the owner's outcomes of calls that may
-    not be stored yet, by id. `answer` is the last answer if it has not been stored yet. Without `waits`, a locked
-    conversation is skipped, because an owner that hangs in the middle of a write must not block the process that
-    detects it.
+    The epoch increases, so later writes of the turn's runner are refused. A turn that completes stops only the children
+    that it waits for; any other ending stops all its descendants (C10). `outcomes` contains the owner's outcomes of
+    calls that may not be stored yet, by id. `answer` is the last answer if it has not been stored yet. Without `waits`,
+    a locked conversation is skipped, because an owner that hangs in the middle of a write must not block the process
+    that detects it.
     """
     with atomic():
         row = lock_ending_turn(turn_id, epoch=epoch, waits=waits)

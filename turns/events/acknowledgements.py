@@ -1,7 +1,7 @@
-"""Acknowledgements: a person who sent a cancel word gets one answer, after the cancel took effect (C6, C8).
+"""Acknowledgements: a person who sends a cancel word receives one answer, after the cancel has taken effect (C6, C8).
 
-An acknowledgement is an event that the conversation shows. It is not a message, so no chat model reads it. A typed word
-gets a fixed answer. A spoken word gets the chat model's answer if that arrives in time.
+An acknowledgement is an event that the conversation shows. It is not a message, so no chat model reads it. The answer
+to a typed word is fixed. The answer to a spoken word comes from the chat model if it arrives in time.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ from turns.processes import background
 
 logger = logging.getLogger(__name__)
 
-LEFT_AFTER = timedelta(seconds=10)  # after this, another process answers
+LEFT_AFTER = timedelta(seconds=10)  # after this time, any process sends an unsent answer
 AT_ONCE = 100
 TEXT_LENGTH = 300
 _MAY_GO_ON = _("Okay. I stopped waiting for it, but it may still be running.")
@@ -54,7 +54,9 @@ STORED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Due:
-    """An acknowledgement that may be given now; `is_plain`: the work was cancelled and is known to have ended."""
+    """An acknowledgement that can be sent now. `is_plain` is true if the work was cancelled and is known to
+    have ended.
+    """
 
     text: str
     said: str
@@ -93,13 +95,13 @@ def overdue() -> list[int]:
 
 
 def begin(answers: Iterable[int]) -> None:
-    """Start giving the answers with these ids in the background."""
+    """Send the answers with these ids in the background, unless they are not due yet."""
     for pk in answers:
         background.spawn(_give(pk), name=f"acknowledgement {pk}")
 
 
 def of_turns(turn_ids: Iterable[UUID]) -> dict[UUID, list[AnsweredCancelWord]]:
-    """Return the answers given so far, by the turn under which they are shown."""
+    """Return the answers sent so far, by the turn under which they are shown."""
     answers: dict[UUID, list[AnsweredCancelWord]] = {}
     rows = Acknowledgement.objects.filter(turn__in=list(turn_ids), at__isnull=False)
     for row in rows.order_by("pk"):
@@ -120,7 +122,9 @@ async def _give(pk: int) -> None:
 
 
 async def _phrase_by_agent(due: _Due) -> str:
-    """Return the agent's wording; empty if a microphone could take it for a cancel word."""
+    """Return the answer in the agent's words; empty if there is none, or if a microphone could pick up a cancel word
+    from it.
+    """
     try:
         text = await acknowledge(due.said, agent=due.agent, user_id=due.user_id)
     except Exception:
@@ -183,7 +187,7 @@ def _agents_ended(row: Acknowledgement) -> list[str]:
 
 
 def _fixed(*, is_spoken: bool, was_cancelled: bool, tools: list[str], agents: list[str]) -> str:
-    """Return an answer without a chat model.
+    """Return the fixed text of an answer.
 
     The answer to a spoken word contains no cancel word, because a microphone may pick it up.
     """
@@ -229,8 +233,8 @@ _INSTRUCTIONS = (
 
 
 async def acknowledge(words: str, *, agent: str, user_id: Any) -> str:
-    """Return the agent's answer to the spoken `words` that cancelled, after they took effect; empty if the answer is
-    late, too long, or not a sentence.
+    """Return the agent's answer to a spoken cancel word that has taken effect; empty if the answer is late, too long or
+    incomplete.
 
     Raises: AgentUnavailable, ChatModelError: no model can answer.
     """

@@ -1,4 +1,7 @@
-"""The event log: appends events with gapless numbers, and reads them in wire format (sync ORM)."""
+"""The event log: appends events with gapless numbers, and reads them in wire format.
+
+The functions here use the synchronous ORM.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,13 +19,14 @@ from turns.core.events import TurnEvent
 from turns.exceptions import ConversationNotFound
 from turns.models import Conversation, Event
 
-LOCK_WAIT_MS = 500  # for a locked row
-_RECENT = 2_000  # events that are searched
+LOCK_WAIT_MS = 500  # maximum wait for a locked row
+_RECENT = 2_000  # number of latest events that `has_equal` searches
 
 WireEvent = dict[str, Any]
 Batch = tuple[UUID, list[WireEvent]]  # a conversation and its events to publish
 
-# The counters of a conversation, and the fields stored with news. During a turn, two indexes remain unchanged.
+# The counters of a conversation, and the fields stored with news. Events during a turn are not news, so that two
+# indexes remain unchanged.
 COUNTED = ("last_seq", "last_position", "last_number")
 _NEWS = (*COUNTED, "title", "updated_at")
 
@@ -30,7 +34,7 @@ _NEWS = (*COUNTED, "title", "updated_at")
 def locked(conversation_id: UUID, *, waits: bool = True) -> Conversation:
     """Return a conversation, locked until the transaction ends.
 
-    Every writer of a conversation takes this lock first, which orders changes and prevents deadlocks. Raises
+    Every writer of a conversation acquires this lock first, which orders changes and prevents deadlocks. Raise
     `ConversationNotFound` if the conversation does not exist, or if it is locked and `waits` is False.
     """
     rows: Any = Conversation.objects.select_for_update(skip_locked=not waits)
@@ -65,7 +69,7 @@ def lock_of(turn_id: UUID, *, waits: bool = True) -> bool:
 
 @contextmanager
 def short_lock_wait() -> Iterator[None]:
-    """Within a transaction, raise after a short wait for a locked row.
+    """Limit the wait for each locked row within a transaction; a longer wait raises `OperationalError`.
 
     This is for callers that have other rows to process. It has no effect on databases without such a limit.
     """
@@ -181,7 +185,7 @@ def has_equal(conversation: Conversation, event: TurnEvent) -> bool:
 
 
 def read(conversation_id: UUID, *, after: int, limit: int = 1000) -> list[WireEvent]:
-    """Return the events with a number above `after`, in order, at most `limit`."""
+    """Return up to `limit` events with a number above `after`, in order."""
     rows = Event.objects.filter(conversation_id=conversation_id, seq__gt=after).order_by("seq")[
         :limit
     ]
@@ -189,7 +193,7 @@ def read(conversation_id: UUID, *, after: int, limit: int = 1000) -> list[WireEv
 
 
 def read_turn(turn_id: UUID, *, after: int, limit: int = 1000) -> list[WireEvent]:
-    """Return the events of one turn with a number above `after`, in order, at most `limit`."""
+    """Return up to `limit` events of one turn with a number above `after`, in order."""
     rows = Event.objects.filter(turn_id=turn_id, seq__gt=after).order_by("seq")[:limit]
     return [wire(row) for row in rows]
 

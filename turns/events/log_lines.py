@@ -39,7 +39,7 @@ def deadline_accepted(turn: Turn, order: DeadlineOrder, *, by_id: Any) -> None:
 def turn_ended(
     conversation: Conversation, turn: Turn, *, status: TurnStatus, duration_ms: int, **facts: Any
 ) -> None:
-    """Log that a turn is over; `facts` give the details."""
+    """Log that a turn has ended. `facts` are further details of the line."""
     ids = {
         "turn_id": turn.pk,
         "conversation_id": conversation.pk,

@@ -18,11 +18,11 @@ NotifyOwner = Callable[[UUID, Sequence[PendingRequest]], Awaitable[None]]
 
 @dataclass(slots=True)
 class Notifications:
-    """Events by conversation, requests by owning process, and answers that may be due.
+    """The notifications of a change: events by conversation, requests by owning process, and answers that may be due.
 
-    `cancelled` is the number of cancelled turns. `has_left_out`: some were skipped because their conversations were
-    locked. `reports_wait`: some reports of sub-agents are not delivered, perhaps because they wait for the end of a
-    turn.
+    `cancelled` is the number of cancelled turns. `has_left_out` is true if some turns were skipped because their
+    conversations were locked. `reports_wait` is true if some reports of sub-agents are not delivered yet, perhaps
+    because they wait for the end of a turn.
     """
 
     batches: list[log.Batch] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Sinks receive the stored events of turns; the apps above register them before the server starts."""
+"""Sends the stored events of turns to sinks, which other apps register before the server starts."""
 
 import asyncio
 import logging
@@ -12,10 +12,10 @@ _FAILED = "An event could not be published"
 
 
 class EventSink(Protocol):
-    """Receives events in wire format. It may lose some, because the log has them (invariant 2).
+    """A receiver of events in wire format. It may lose some of them, because the log contains all (invariant 2).
 
-    A sink may have a function `push(conversation_id, delta)`, which gets streamed text immediately and must not block.
-    Other sinks get the text through `publish`, from a separate task.
+    A sink may have a function `push(conversation_id, delta)`, which receives streamed text immediately and must not
+    block. Other sinks receive the text through `publish`, from a separate task.
     """
 
     async def publish(self, conversation_id: UUID, event: dict[str, Any]) -> None: ...
@@ -82,7 +82,7 @@ _registered: list[_Registered] = []
 
 
 def register(sink: EventSink) -> None:
-    """Add a sink; a second registration has no effect."""
+    """Add a sink. A second registration of the same sink has no effect."""
     if all(registration.sink != sink for registration in _registered):
         _registered.append(_Registered(sink))
 

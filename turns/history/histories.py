@@ -1,6 +1,7 @@
-"""Renders the history of a conversation from its rows, and stores repairs (H1, H3; sync ORM).
+"""Renders the history of a conversation from its rows, and stores repairs (H1, H3).
 
-Rendered and checked histories are cached, so that a turn only reads the messages added since.
+Rendered and checked histories are cached, so that a turn only reads the messages added since. The functions use the
+synchronous ORM.
 """
 
 import threading
@@ -37,13 +38,13 @@ from turns.models import Message as MessageRow
 from turns.models import Repair as RepairRow
 from turns.storage import history_version
 
-STORED_EVERY = 200  # newly checked messages, after which the valid position is stored again
+STORED_EVERY = 200  # number of newly checked messages after which the valid position is stored
 _OVERHEAD = 500  # bytes of memory per message, in addition to its text
 _STOPPED = {CallStatus.CANCELLED, CallStatus.TIMED_OUT}
 
 
 class _Row(NamedTuple):
-    """A message's row, and whether its turn is live, read with one query."""
+    """The columns of a message and of its turn that a history needs, read with one query."""
 
     position: int
     role: str
@@ -130,7 +131,7 @@ def live_part(rows: Sequence[AnyRow]) -> list[Message]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
-    """The messages of a conversation up to `position`, a valid history of this version."""
+    """The messages of a conversation up to `position`, which are a valid history of this version."""
 
     version: int
     position: int = 0
@@ -150,7 +151,7 @@ class Settled:
 class HistoryCache:
     """A cache of the most recently used histories, limited to `max_bytes` in total.
 
-    The version in the database decides: a history of another version is never returned.
+    A history is returned only if its version is the one in the database.
     """
 
     def __init__(self, max_bytes: Callable[[], int]) -> None:
@@ -219,8 +220,10 @@ class Checked:
 
 
 class LastPrompt(NamedTuple):
-    """The fields of a conversation that describe its last prompt: its `PromptHead` with the number of the first turn
-    that had it, why the next prompt will not continue it, and the part of the messages that it contained.
+    """The fields of a conversation that describe its last prompt.
+
+    `prompt_head` is its `PromptHead`, with the number of the first turn that had this head. `prompt_change` is the
+    reason that the next prompt will not continue it. `context` is the part of the messages that it contained.
     """
 
     history_version: int
@@ -231,10 +234,10 @@ class LastPrompt(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """The settled messages, and the repairs made while reading them.
+    """A valid history, and the repairs made while reading it.
 
-    `checked` is the position up to which they are valid, if it is worth storing. `follows_completed`: the turn before
-    the live one has completed. `last` describes the last prompt.
+    `checked` is the position up to which it is valid, if that is worth storing. `follows_completed` is true if the
+    turn before the live one has completed. `last` describes the last prompt.
     """
 
     messages: tuple[Message, ...]
@@ -257,7 +260,7 @@ def read(conversation_id: UUID, *, cache: HistoryCache = CACHE) -> History | Non
     """Return the history if it is valid as stored, without locking the conversation.
 
     Ended turns change only together with the version (`history_version`). A cached history of this version is therefore
-    only extended, and a stored valid position is not checked again. None if a repair is needed.
+    only extended, and messages up to a stored valid position are not checked again. Return None if a repair is needed.
     """
     # Read the version first: a later change is then cached under the old version, and dropped with it.
     conversation = Conversation.objects.filter(pk=conversation_id)
@@ -296,7 +299,7 @@ def note_checked(conversation_id: UUID, checked: Checked) -> None:
 
 
 def load_repaired(conversation_id: UUID, *, found_when: str) -> History:
-    """Return the history like `load`, reading and repairing it under the conversation's lock."""
+    """Read and repair the history of a conversation while its row is locked, and return the history."""
     with atomic():
         conversation = log.locked(conversation_id)
         ended, live = _rows(conversation)
@@ -455,7 +458,7 @@ def _has_own_content(message: Message) -> bool:
 def _answers(
     messages: Sequence[Message],
 ) -> Iterator[tuple[MessageRow, tuple[tuple[ToolUseBlock, ...], Message]]]:
-    """Yield the row of each message with calls, the calls, and the following message, which has their results."""
+    """Yield the row of each message with calls, the calls, and the following message, which contains their results."""
     for message, reply in pairwise((*messages, Message(role="user", content=()))):
         if message.tool_uses and isinstance(message.origin, MessageRow):
             yield message.origin, (message.tool_uses, reply)

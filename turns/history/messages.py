@@ -1,4 +1,7 @@
-"""The messages of a conversation, as rows and as events (sync ORM)."""
+"""The messages of a conversation, as rows and as events.
+
+The functions here use the synchronous ORM.
+"""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -42,7 +45,7 @@ def has(turn: Turn, *, step: int) -> bool:
 
 
 def begin(turn: Turn, *, step: int, text: str, at: datetime) -> None:
-    """Append the partial message of a step to a locked conversation. Idempotent."""
+    """Append the partial message of a step to a locked conversation. This is idempotent."""
     if has(turn, step=step):
         return
     content = [{"type": "text", "text": text}]
@@ -89,7 +92,7 @@ def save(
 
 
 def _storable(parts: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Return the parts if they can be stored unchanged, because providers reject modified ones."""
+    """Return the parts if they can be stored unchanged, otherwise None, because providers reject modified parts."""
     return parts if parts is not None and sanitize_json(parts) == parts else None
 
 

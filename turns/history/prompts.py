@@ -1,6 +1,7 @@
 """The prompt of a turn: its history, the note on the previous turn, and whether it continues the previous prompt.
 
-A history is read as stored, or repaired (H3, H5; sync ORM). `open_prompt` stores the changes.
+A history is read as stored, or repaired (H3, H5). `open_prompt` stores the changes. The functions here use the
+synchronous ORM.
 """
 
 from dataclasses import asdict, dataclass, replace
@@ -22,12 +23,14 @@ from turns.history.histories import (
 )
 from turns.models import Conversation, Message, Turn
 
-_SINCE = "since"  # the number of the turn, beside the fingerprints of a head
+_SINCE = "since"  # the key of the first turn's number, next to the fingerprints of a head
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opening:
-    """What is new in a turn's prompt: its note, its head, and why it does not continue the previous prompt."""
+    """The facts about a turn's prompt to store: its note, its head, and why it does not continue the previous
+    prompt.
+    """
 
     note: str
     change: PromptChange | None
@@ -63,7 +66,7 @@ def repair_prompt(conversation_id: UUID, turn_id: UUID, head: PromptHead) -> Rea
 
 
 def open_prompt(turn: Turn, opening: Opening) -> list[TurnEvent]:
-    """Store the opening of the prompt of a turn whose conversation is locked. Idempotent."""
+    """Store the opening of the prompt of a turn whose conversation is locked. This is idempotent."""
     if opening.note:
         Message.objects.filter(turn=turn, role="user").update(note=opening.note)
     place = Conversation.objects.filter(pk=turn.conversation_id)
@@ -79,7 +82,7 @@ def open_prompt(turn: Turn, opening: Opening) -> list[TurnEvent]:
 
 
 def keep(turn: Turn, selection: Kept, change: PromptChange) -> list[TurnEvent]:
-    """Store which messages the prompts of a locked conversation still contain. Idempotent."""
+    """Store which messages the prompts of a locked conversation still contain. This is idempotent."""
     Conversation.objects.filter(pk=turn.conversation_id).update(context=selection.to_json())
     summary = sanitize_text(selection.summary) if change is PromptChange.SUMMARY else ""
     columns = {"summary": summary} if summary else {}
@@ -111,7 +114,9 @@ def _prompt_of(
 
 
 def _kept(selection: Kept) -> Kept:
-    """Add the summary, which is empty if the content of its turn, or of one before, was deleted."""
+    """Return the selection with its summary, which is empty if the content of its turn or an earlier one was
+    deleted.
+    """
     if not selection.summary_turn:
         return selection
     summary = (

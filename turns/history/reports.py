@@ -1,4 +1,7 @@
-"""Reports: the result of a sub-agent's turn, for its parent agent (C10; sync ORM)."""
+"""Reports: the result of a sub-agent's turn, for its parent agent (C10).
+
+The functions here use the synchronous ORM.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -31,7 +34,7 @@ UNDELIVERED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """How a sub-agent's turn ended: `text` is its last message, `reason` a sentence if it did not complete."""
+    """The result of a sub-agent's turn: `text` is its last message, and `reason` says why it did not complete."""
 
     turn_id: UUID
     conversation_id: UUID
@@ -76,7 +79,9 @@ def undelivered(conversation_id: UUID) -> "QuerySet[Turn, Turn]":
 
 
 def take(conversation: Conversation, *, at: datetime) -> list[dict[str, Any]]:
-    """Take the reports due to a locked conversation, each exactly once. Return them as blocks of its next message."""
+    """Mark the reports that are due to a locked conversation as delivered, each exactly once. Return them as blocks of
+    its next message.
+    """
     return [
         _block(report_of(turn))
         for turn in undelivered(conversation.pk)

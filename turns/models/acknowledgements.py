@@ -8,9 +8,9 @@ from governance import labels as governance_words
 
 
 class Acknowledgement(models.Model):
-    """A cancel word that took effect, and the answer to it, given when all cancelled work has ended (C6, C8).
+    """A cancel word that took effect, and the answer to it, sent when all cancelled work has ended (C6, C8).
 
-    It is shown with `turn` but is not a message, so no chat model reads it. `at` is null until the answer is given.
+    It is shown with `turn` but is not a message, so no chat model reads it. `at` is null until the answer is sent.
     """
 
     request = models.OneToOneField(

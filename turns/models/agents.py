@@ -19,9 +19,8 @@ class Agent(models.Model):
     """An agent. Conversations, turns and other agents refer to it by its `name`.
 
     If the chat model or a limit is blank, the project's setting applies. `tools` lists the names of the tools that the
-    agent may use; null allows all.
-    `approval` can only make a tool's own rule stricter (D1). If the agent has `groups`, only
-    their members may use it.
+    agent may use; null allows all. `approval` can only make a tool's own rule stricter (D1). If the agent has `groups`,
+    only their members and superusers may use it.
     """
 
     name = models.CharField(
@@ -239,7 +238,9 @@ class Agent(models.Model):
 
 
 class AgentGroup(models.Model):
-    """A group that an agent is restricted to. It cannot be deleted, because the agent would then be unrestricted."""
+    """A group to which an agent is restricted. The group cannot be deleted, because the agent would then be
+    unrestricted.
+    """
 
     agent = models.ForeignKey(Agent, models.CASCADE, verbose_name=_("agent"))
     group = models.ForeignKey(Group, models.PROTECT, related_name="+", verbose_name=_("group"))
@@ -258,7 +259,7 @@ class AgentGroup(models.Model):
 
 
 class AgentChange(Change):
-    """One edit of an agent: user, old and new values, time (append-only)."""
+    """An edit of an agent, with its user, its time, and the old and new values (append-only)."""
 
     subject = "turns.Agent"
     kind = "agent"
@@ -277,7 +278,7 @@ class AgentChange(Change):
 
     @classmethod
     def describe_value(cls, name: str, value: object) -> str:
-        """Return a field's value as text; empty tools mean all tools, empty groups mean everybody."""
+        """Return a field's value as text. If `tools` is None, it means all tools; if `groups` is empty, everybody."""
         if name == "tools" and value is None:
             return str(_("all"))
         if name == "groups" and not value:

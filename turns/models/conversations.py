@@ -16,16 +16,17 @@ from governance.model_fields import DatabaseTimeField
 
 
 class Conversation(models.Model):
-    """A series of turns of one user; `last_seq` numbers its events without gaps, `last_position` its messages.
+    """A series of turns of one user. `last_seq` numbers its events without gaps, and `last_position` its messages.
 
-    `agent` is an agent's name, blank = the default. A parked conversation starts no turns until a person resumes it.
-    `unattended_since` is set when the last viewer disconnects while turns are active; `attended_number` is the number
-    of the last of these turns (C11). `history_version` increases when the existing history changes. As long as it is
-    unchanged, the messages up to `valid_position` form a valid history. `prompt_head` describes the last prompt and the
-    turn since which prompts were only extended; `prompt_change` is why the next one will not extend it. `context`
-    describes the part of the messages that prompts still contain. `edited_at` is when it was last renamed, pinned or
-    deleted, which makes lists outdated. A deleted conversation is hidden from everybody; `emptied_at` is when its
-    contents were removed. A row that was read with a lock has the database's time in `read_at`.
+    `agent` is the name of its agent; if it is blank, the default agent answers. A parked conversation starts no turns
+    until a person resumes it. `unattended_since` is set when the last viewer disconnects while turns are active;
+    `attended_number` is the number of the last of these turns (C11). `history_version` increases when the existing
+    history changes. As long as it is unchanged, the messages up to `valid_position` form a valid history. `prompt_head`
+    describes the last prompt and the turn since which prompts were only extended; `prompt_change` is why the next one
+    will not extend it. `context` describes the part of the messages that prompts still contain. `edited_at` is when it
+    was last renamed, pinned or deleted, which makes lists outdated. A deleted conversation is hidden from everybody;
+    `emptied_at` is when its contents were removed. A row that was read with a lock has the database's time in
+    `read_at`.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -114,7 +115,7 @@ class Conversation(models.Model):
 
 
 class ConversationChange(Change):
-    """A record of who deleted a conversation and when (append-only). It outlives the conversation's row."""
+    """A record of who deleted a conversation, and when (append-only). It outlives the conversation's row."""
 
     subject = "turns.Conversation"
 
@@ -132,10 +133,11 @@ class ConversationChange(Change):
 class Message(models.Model):
     """A message of the history: text and tool_use blocks. Results are in the rows of their calls (invariant 10).
 
-    `content` has blocks as in the protocol's `history`; while `is_streaming`, it has the text so far. `thoughts` are
-    the model's thoughts before the message. `interrupted` marks an answer that was cut off (H2). `usage` is the cost of
-    an answer. `provider_parts` is the answer in its provider's format, with thoughts: content that only a chat model
-    reads. `note` is what the model read before the message about an unfinished previous turn.
+    `content` contains blocks as in the protocol's `history`; while `is_streaming`, it contains the text so far.
+    `thoughts` are the model's thoughts before the message. `interrupted` marks an answer that was cut off (H2). `usage`
+    is the number of tokens that an answer used. `provider_parts` is the answer in its provider's format, with thoughts,
+    which only a chat model reads. `note` is the text about an unfinished previous turn that the model read before the
+    message.
     """
 
     conversation = models.ForeignKey(
@@ -176,7 +178,7 @@ class Message(models.Model):
 
 
 class Event(models.Model):
-    """A numbered event of a conversation, for sockets, tabs and processes, in order (append-only)."""
+    """A numbered event of a conversation (append-only). All sockets, tabs and processes read events in this order."""
 
     conversation = models.ForeignKey(
         Conversation,
@@ -207,7 +209,7 @@ class Event(models.Model):
 
 
 class Operation(models.Model):
-    """A client's request with its id and outcome, so that a repeated request gets the same answer.
+    """A client's request with its id and outcome, so that a repeated request gets the same response.
 
     `op_id` is chosen by the client; for a message that was a cancel word, it begins with "message:".
     """

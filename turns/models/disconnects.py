@@ -9,7 +9,9 @@ from governance.model_fields import DatabaseTimeField, PositiveDurationMsField
 
 
 class DisconnectPolicy(models.Model):
-    """The one row of the policy. A detached turn continues for at most `unattended_limit_ms` (0 = no limit)."""
+    """The policy, of which there is one row. With `DETACH`, turns continue without viewers for `unattended_limit_ms`,
+    or without a limit if that is 0.
+    """
 
     CANCEL_AFTER_GRACE = "cancel_after_grace"
     CANCEL_AT_ONCE = "cancel_at_once"
@@ -44,9 +46,9 @@ class DisconnectPolicy(models.Model):
 
 
 class DisconnectPolicyChange(Change):
-    """One edit of the disconnect policy: user, old and new values, time (append-only).
+    """An edit of the disconnect policy, with its user, its time, and the old and new values (append-only).
 
-    Visible to users who may view the policy.
+    It is visible to users who may view the policy.
     """
 
     subject = "turns.DisconnectPolicy"

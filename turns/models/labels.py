@@ -1,4 +1,4 @@
-"""Labels for the choices in rows of turns, as in `governance.labels`."""
+"""Labels for the choices of fields in rows of turns, like those in `governance.labels`."""
 
 from collections.abc import Mapping
 from typing import Any

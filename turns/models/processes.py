@@ -11,7 +11,7 @@ from turns.models import labels
 
 
 class ProcessEnding(StrEnum):
-    """How a process ended. Only `STOPPED` is orderly; after the others, turns are interrupted."""
+    """The ways in which a process can end. Only `STOPPED` is orderly; after the others, turns are interrupted."""
 
     STOPPED = "stopped"  # it exited on its own
     DIED = "died"  # the operating system no longer lists it

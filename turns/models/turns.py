@@ -153,7 +153,7 @@ class Turn(models.Model):
 
 
 class CancelRequest(models.Model):
-    """A stored request to cancel a turn or one of its calls: user, channel, reason, latency (C2, C12)."""
+    """A stored request to cancel a turn or one of its calls, with its user, channel, reason and latency (C2, C12)."""
 
     turn = models.ForeignKey(
         Turn,
@@ -200,7 +200,7 @@ class CancelRequest(models.Model):
 
 
 class CancelledTurn(CancelRequest):
-    """A request to cancel a whole turn, for a separate list in the admin."""
+    """A proxy model for requests to cancel whole turns, which the admin shows in a separate list."""
 
     class Meta:
         app_label = "turns"
@@ -238,7 +238,7 @@ class Repair(models.Model):
 
 
 class RunningTurn(Turn):
-    """An active turn, for a separate list in the admin."""
+    """A proxy model for active turns, which the admin shows in a separate list."""
 
     class Meta:
         app_label = "turns"

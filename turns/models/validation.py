@@ -1,4 +1,4 @@
-"""Validation of agents, with a message for every problem, for the admin and for code."""
+"""Validates agents for the admin and for code, with a message for every problem."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -18,9 +18,9 @@ MOST = {
     "max_tokens": 10_000_000,
     "window": 100_000_000,
 }
-RANGES = {"temperature": 2, "top_p": 1}  # from 0
+RANGES = {"temperature": 2, "top_p": 1}  # the highest values; the lowest is 0
 MOST_FALLBACKS = 5
-MOST_STOP_SEQUENCES, LONGEST_STOP_SEQUENCE = 4, 64  # OpenAI's limit
+MOST_STOP_SEQUENCES, LONGEST_STOP_SEQUENCE = 4, 64  # OpenAI accepts at most four
 LONGEST_CHAT_MODEL = 200
 ANSWER_LIMITS = ("first_byte_timeout_ms", "idle_timeout_ms", "request_timeout_ms")
 SHORTEST_MS = 100

@@ -1,4 +1,7 @@
-"""The administrators' policy for turns without viewers (C11; sync ORM)."""
+"""The administrators' policy for turns without viewers (C11).
+
+The functions here use the synchronous ORM.
+"""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -24,8 +27,8 @@ def save(values: Mapping[str, Any], *, by: Editor = None, version: datetime | No
 
     `version` is the `updated_at` that the editor saw.
 
-    Raises: django.core.exceptions.ValidationError: a value is invalid, or another person has edited the policy;
-    messages by field.
+    Raises: django.core.exceptions.ValidationError: a value is invalid, or another person has edited the policy. The
+    exception contains the messages by field.
     """
     DisconnectPolicy.objects.get_or_create(pk=1)
     policy = DisconnectPolicy.objects.select_for_update().get(pk=1)
@@ -39,10 +42,10 @@ def save(values: Mapping[str, Any], *, by: Editor = None, version: datetime | No
 
 
 def grace_period(policy: DisconnectPolicy, *, is_clean_close: bool = False) -> timedelta | None:
-    """Return how long turns may continue without viewers; None = indefinitely.
+    """Return how long turns may continue without viewers; None means indefinitely.
 
-    If the policy is to cancel immediately, a clean close ends them when the last viewer leaves. Otherwise
-    (`is_clean_close` is False), the page gets time to reconnect, for example after a restart of the server.
+    If the policy is to cancel immediately, a clean close ends them when the last viewer leaves. If the close was not
+    clean, the page has time to reconnect, for example after a restart of the server.
     """
     if policy.policy == DisconnectPolicy.CANCEL_AT_ONCE:
         return timedelta(0) if is_clean_close else RETURN_GRACE

@@ -2,7 +2,7 @@
 
 A conversation and those of its sub-agents are one family; a viewer of one is a viewer of all. The root's row is locked
 first, so that a returning viewer and the end of the grace period cannot overlap. `PresenceTracker` keeps the viewers of
-this process; the functions below read and write the rows of all processes (sync ORM).
+this process; the functions below read and write the rows of all processes, with the synchronous ORM.
 """
 
 import asyncio
@@ -45,9 +45,9 @@ class Presence:
 
 
 class PresenceTracker:
-    """Stores the open sockets of one process as rows, so that all processes and tabs are included.
+    """Stores the open sockets of one process as rows, so that every process knows the viewers in all tabs.
 
-    `notify_owner` notifies the owner of a turn in any process.
+    `notify_owner` notifies the process that owns a turn.
     """
 
     def __init__(self, process: Process, *, notify_owner: NotifyOwner) -> None:
@@ -86,7 +86,7 @@ class PresenceTracker:
         await notify(notifications, notify_owner=self._notify_owner)
 
     async def poll(self) -> None:
-        """Sweep if the interval since the last sweep is over."""
+        """Sweep if `SWEEP_INTERVAL` seconds have passed since the last sweep."""
         if time.monotonic() - self._swept_at >= SWEEP_INTERVAL:
             await self.sweep()
 
@@ -184,7 +184,7 @@ def end_overdue() -> Notifications:
 
 
 def _forget_idle(unattended: QuerySet[Conversation]) -> None:
-    """Reset families that no longer have active turns."""
+    """Clear `unattended_since` of families that no longer have active turns."""
     active = Turn.objects.filter(conversation=OuterRef("pk"), status__in=ACTIVE_STATUSES)
     idle = unattended.filter(~Exists(active)).values_list("pk", flat=True)
     for pk in list(idle[:IDLE_BATCH]):
@@ -207,7 +207,7 @@ def _root_id_of(conversation: Conversation) -> UUID:
 
 
 def _is_unattended(root: Conversation) -> bool:
-    """Record since when a family with active turns has no viewers; return whether it has any."""
+    """Return whether a family has active turns but no viewers. If so, record that this is the case from now on."""
     family = tree_of(root.pk)
     viewers = Viewer.objects.filter(conversation__in=family, process__ended_at=None)
     if viewers.exists() or not _active(family).exists():
@@ -222,7 +222,8 @@ def _is_unattended(root: Conversation) -> bool:
 def _cancel(root: Conversation, *, waits: bool) -> Notifications:
     """Store cancels for the turns without viewers. Turns started later by a program never had viewers, and continue.
 
-    All or none: raise `ConversationNotFound` if a part is locked and `waits` is False.
+    Either all of them are stored or none: raise `ConversationNotFound` if a conversation is locked and `waits` is
+    False.
     """
     Conversation.objects.filter(pk=root.pk).update(unattended_since=None)
     family = tree_of(root.pk)

@@ -21,7 +21,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 SETTLE_LIMIT = 5.0  # seconds
-_tasks: PerLoop[set[asyncio.Task[Any]]] = PerLoop()  # until they are done
+_tasks: PerLoop[set[asyncio.Task[Any]]] = PerLoop()  # the tasks that are not done yet
 
 
 def shielded(
@@ -44,7 +44,7 @@ def shielded(
 def spawn(work: Coroutine[Any, Any, object], *, name: str) -> None:
     """Run work in a task that is not awaited; failures are logged.
 
-    The task gets an empty context, because asgiref would otherwise use the thread of a request that may be over.
+    The task has an empty context, because asgiref would otherwise use the thread of a request that may be over.
     """
     _begin(work, name=name, context=Context()).add_done_callback(_log_failure)
 

@@ -1,10 +1,10 @@
-"""The lease of this process. A separate thread renews it, so that a blocked event loop or a busy database thread
-delays no renewal. A lease that is not renewed in time is lost permanently (H4).
+"""The lease of this process. A separate thread renews it, so that a blocked event loop or busy database threads delay
+no renewal. A lease that is not renewed in time is lost permanently (H4).
 
 Another process ends the turns of a process whose lease has expired by the database's clock. This process stops earlier
 by its own clock: `fence_after` seconds after the last renewal, it no longer owns any turns. If the whole process was
 suspended, for example by C code that holds the GIL, it could not renew. It then first queries the database to find out
-whether another process has taken its turns.
+whether another process has taken over its turns.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 LOOK_INTERVAL = (
     0.5  # seconds between two checks of the event loop, and between failed attempts to renew
 )
-STANDSTILL = 2.0  # seconds in which neither the event loop nor the lease's thread ran
+STANDSTILL = 2.0  # seconds without either the event loop or the lease's thread running
 LOGGED_LAG = 1.0  # seconds of delay of the loop after which its stack is logged
 ANSWER_ROOM = 1.0  # seconds beyond the statement timeout that the database should enforce itself
 JOIN_BOUND = 1.0  # seconds to wait for the thread; it may hang in the database, and is a daemon
@@ -43,8 +43,8 @@ JOIN_BOUND = 1.0  # seconds to wait for the thread; it may hang in the database,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseTiming:
-    """Times in seconds: between renewals, and from a renewal until the process gives up its turns (`fence_after`) and
-    until others may take them (`ttl`).
+    """The times of a lease in seconds: between renewals (`renew`), from a renewal until the process gives up its turns
+    (`fence_after`), and from a renewal until other processes may take them over (`ttl`).
     """
 
     renew: float
@@ -66,7 +66,7 @@ def timing() -> LeaseTiming:
 
 
 class LoopWatch:
-    """Measures how long a loop takes to respond. Create it on the loop, use it from one other thread."""
+    """Measures how long an event loop takes to respond. Create it on the loop, and use it in one other thread."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -225,14 +225,14 @@ class Lease:
         return True
 
     def _renew(self) -> bool:
-        """Renew once; return False if the database did not answer. The loop is notified if the row was ended."""
+        """Renew once; return False if the database did not answer. If the registration was ended, notify the loop."""
         asked_at = time.monotonic()
         lacked_database, self._lacks_database = self._lacks_database, True
         try:
             with answered(self._timing.statement_timeout):
                 is_ours = process_registry.renew(self.process)
         except Exception as error:
-            # An outage would fill the log with tracebacks.
+            # Only the first failure is logged with a traceback, because an outage would fill the log.
             logger.warning("The lease was not renewed: %s", error, exc_info=not lacked_database)
             database_connection().close()
             if self._is_alone():
@@ -254,13 +254,13 @@ class Lease:
             return database_connection().vendor == "sqlite" and process_registry.is_alone(
                 self.process
             )
-        except Exception as error:  # noqa: BLE001 - what the database raises differs
+        except Exception as error:  # noqa: BLE001 - databases raise different exceptions
             logger.warning("The other processes could not be read: %s", error)
             return False
 
 
 def retire_alone(process: Process) -> None:
-    """Retire a process that has lost its lease, on a separate connection. Raises the database's error."""
+    """Retire a process that has lost its lease, on a separate connection. Raise the database's error."""
     limit = timing().statement_timeout
     with own_connection(timeout=limit), answered(limit):
         process_registry.retire(process, ProcessEnding.SILENT)
@@ -268,14 +268,14 @@ def retire_alone(process: Process) -> None:
 
 @contextmanager
 def answered(seconds: float) -> Iterator[None]:
-    """Run a transaction with a limit per statement, on both sides: database and client."""
+    """Run a transaction in which both the database and the client limit the duration of each statement."""
     with answered_within(seconds + ANSWER_ROOM, database_connection()), bounded(seconds):
         yield
 
 
 @contextmanager
 def own_connection(*, timeout: float) -> Iterator[None]:
-    """Give this thread a separate connection, outside the pool, that waits at most `timeout` seconds for others."""
+    """Use a separate connection in this thread, outside the pool, which waits at most `timeout` seconds for others."""
     connection = database_connection().copy()
     options: dict[str, Any] = connection.settings_dict["OPTIONS"]
     options.pop("pool", None)

@@ -1,4 +1,7 @@
-"""Registers this process as a possible owner of turns, and detects dead processes (H4; sync ORM)."""
+"""Registers this process as a possible owner of turns, and detects dead processes (H4).
+
+The functions here use the synchronous ORM.
+"""
 
 import os
 import socket
@@ -30,9 +33,9 @@ lost_here: dict[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyReport:
-    """The version of the limits that a process has reported; `silence` is how many seconds its report is overdue.
+    """The version of the limits that a process has reported. `silence` is the number of seconds since this report.
 
-    `is_here` = this process.
+    `is_here` is true for the process that reads the report.
     """
 
     name: str
@@ -74,9 +77,9 @@ def register(
 
 
 def renew(process: Process) -> bool:
-    """Renew the lease, and report the state of the process. Return False if another process has ended it.
+    """Renew the lease, and report the state of the process. Return False if another process has ended its registration.
 
-    The process then never owns turns again.
+    With this registration, the process then never owns turns again.
     """
     _set_clock()
     ours = Process.objects.filter(pk=process.pk, ended_at=None)
@@ -90,7 +93,7 @@ def renew(process: Process) -> bool:
 
 
 def _set_clock() -> None:
-    """Set the time for this process's SQLite functions, because a file has no clock."""
+    """Measure the database's clock for `db_clock.now`. With SQLite, this machine's clock is used instead."""
     if database_connection().vendor != "sqlite":
         database_now()
 
@@ -123,7 +126,7 @@ def alive() -> QuerySet[Process]:
 
 
 def is_alone(process: Process) -> bool:
-    """Return whether this process was not ended, and no other one is alive on its database."""
+    """Return whether this process's registration has not ended, and no other process on its database is alive."""
     is_ours = Process.objects.filter(pk=process.pk, ended_at=None).exists()
     return is_ours and not alive().exclude(pk=process.pk).exists()
 
@@ -190,8 +193,8 @@ def has_its_pid(process: Process) -> bool:
 
 
 def _may_be_dead() -> Q:
-    """Select processes with an expired lease, and those that `is_here` can check, instead of all processes of many
-    machines.
+    """Return the condition for processes with an expired lease, and for those that this process can check. Other
+    processes of other machines are left out, because there may be many.
     """
     if database_connection().vendor == "sqlite":
         return Q(pid_namespace=pid_namespace()) | _lease_has_run_out()
@@ -241,7 +244,9 @@ def pid_namespace() -> str:
 
 
 def start_ticks(pid: int) -> int:
-    """Return when a process started, in clock ticks since boot. -1 if it does not exist, 0 if unknown."""
+    """Return the time at which a process started, in clock ticks since boot; -1 if the process does not exist, and 0 if
+    the time is unknown.
+    """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
     except OSError:  # it is gone or hidden from this process, or too many files are open

@@ -1,4 +1,6 @@
-"""Reports of each process's tools to the others, written when the tools change and read while the process is alive."""
+"""Reports the tools of each process to the others. A report is written when the tools change, and read while its
+process is alive.
+"""
 
 from collections.abc import Iterable
 from typing import Any

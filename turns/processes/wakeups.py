@@ -1,4 +1,4 @@
-"""Wake-ups notify another process that a request for it has been stored. Apps above register the buses.
+"""Wake-ups, which notify another process that a request for it has been stored. Other apps register the buses.
 
 A wake-up may be lost, late or repeated, because every process also polls the database each second (C12).
 """
@@ -19,7 +19,7 @@ OnWakeup = Callable[[], Awaitable[None]]
 
 
 class WakeupBus(Protocol):
-    """Sends wake-ups. `is_shared`: they reach other processes."""
+    """A bus that sends wake-ups. `is_shared` is true if they reach other processes."""
 
     @property
     def is_shared(self) -> bool: ...
@@ -28,14 +28,14 @@ class WakeupBus(Protocol):
         """Notify a process that it should read the database."""
 
     async def listen(self, process_id: UUID, callback: OnWakeup) -> None:
-        """Await `callback` for every wake-up of this process; this is called again if it returns or raises."""
+        """Await `callback` for every wake-up of this process. If this method returns or raises, it is called again."""
 
 
 _buses: list[WakeupBus] = []
 
 
 def register(bus: WakeupBus) -> None:
-    """Add a bus; a second registration has no effect."""
+    """Add a bus. A second registration of the same bus has no effect."""
     if bus not in _buses:
         _buses.append(bus)
 
@@ -54,7 +54,7 @@ _silent: set[WakeupBus] = set()  # buses that were too slow or failed last time
 
 
 async def send(process_id: UUID) -> None:
-    """Notify a process that it should read the database. Never fails, and does not wait for a bus that hangs."""
+    """Notify a process that it should read the database. Never raise an error, and do not wait for a bus that hangs."""
     for bus in tuple(_buses):
         sending = asyncio.create_task(_send(bus, process_id), name="wake-up")
         _sending.add(sending)

@@ -17,7 +17,7 @@ from governance.per_loop import PerLoop
 from turns.conf import app_settings
 
 Wake = Callable[[UUID], None]
-"""Reports to this process that a conversation has a queued turn; may be called more than once.
+"""Notifies the supervisor of this process that a conversation has a queued turn. Repeated calls have no further effect.
 
 The scheduler decides which turn starts.
 """
@@ -31,7 +31,7 @@ _PATHS = {
 
 
 class Dispatcher(Protocol):
-    """Notifies processes of queued turns. `is_embedded`: the processes that serve users also run turns."""
+    """Notifies processes of queued turns. `is_embedded` is true if the processes that serve users also run turns."""
 
     is_embedded: bool
 

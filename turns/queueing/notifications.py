@@ -29,7 +29,7 @@ LEAST_CHANCE = 0.01  # weight of a full runner: it may still have room, because 
 
 
 class NotifyDispatcher:
-    """Notifies one runner of each queued turn, chosen at random and weighted by its free slots."""
+    """Notifies one runner of each queued turn. The runner is chosen at random, weighted by its free slots."""
 
     is_embedded = False
 
@@ -63,7 +63,7 @@ class NotifyDispatcher:
 
 
 class _Listener:
-    """Calls `wake` for each notification on a channel. `is_heard`: PostgreSQL answered the last test."""
+    """Calls `wake` for each notification on a channel. `is_heard` is false after the connection has failed."""
 
     def __init__(self, wake: Wake, *, channel: str) -> None:
         self.is_heard = True
@@ -90,7 +90,7 @@ class _Listener:
 
 
 def _pick_runner() -> str | None:
-    """Return the name of a runner with free slots, according to its row and its turns; None if there is none."""
+    """Return the name of a runner, chosen at random and weighted by its free slots; None if there is no runner."""
     live = Turn.objects.filter(owner=OuterRef("pk"), status__in=LIVE_STATUSES, ended_at=None)
     count = live.order_by().values("owner").annotate(count=Count("pk")).values("count")
     room = Greatest(F("turn_limit") - Coalesce(Subquery(count), 0), LEAST_CHANCE)

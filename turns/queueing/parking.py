@@ -1,6 +1,7 @@
-"""Parks a conversation whose turns keep ending with their process, until a person resumes it (H4; sync ORM).
+"""Parks a conversation whose turns keep ending with their process, until a person resumes it (H4).
 
 The conversation's content may crash the process. Without parking, each new attempt would also end other users' turns.
+The functions here use the synchronous ORM.
 """
 
 import logging

@@ -1,8 +1,9 @@
-"""The queue: each message enqueues a turn in its conversation, which is later claimed or cancelled (sync ORM).
+"""The queue: each message enqueues a turn in its conversation, which is later claimed or cancelled.
 
 Status changes are compare-and-set. `claim_next` decides across all processes which turn starts when a slot is free. The
 user with the fewest active turns is next, then the one who has waited longest. A user with fifty conversations
-therefore does not delay another user's single one. Only queued and running turns are read, never the history.
+therefore does not delay another user's single one. Only queued and running turns are read, never the history. The
+functions use the synchronous ORM.
 """
 
 import logging
@@ -61,7 +62,7 @@ from turns.storage.turn_rows import REPORTS_WAIT
 logger = logging.getLogger(__name__)
 
 TITLE_LENGTH = 60
-REPORT_SOURCE = "sub_agent"  # the source of a turn that carries reports
+REPORT_SOURCE = "sub_agent"  # the source of a turn that delivers reports
 CONTINUE_SOURCE = "continue"
 
 _HAS_LIVE_TURN = Exists(
@@ -134,8 +135,9 @@ def enqueue(
 ) -> Enqueued:
     """Queue a turn for a message, under the current limits of its agent.
 
-    `writer` is the person who sent the message, whose access and rate limit are checked; None = no person sent it.
-    With `replaces`, that turn and all later ones are dropped from the history. `attachments` are files of the writer.
+    `writer` is the person who sent the message, whose access and rate limit are checked; None means that no person sent
+    it. With `replaces`, that turn and all later ones are dropped from the history. `attachments` are the ids of files
+    of the writer.
 
     Raises: ConversationNotFound, ConversationParked, MessageRejected, AgentUnavailable, QueueIsFull, TooManyMessages,
     AttachmentNotFound, AttachmentRejected, CannotReplace, AlreadyReplaced, ConversationBusy
@@ -162,7 +164,7 @@ def enqueue(
 
 
 def claim(conversation_id: UUID, *, process: Process, waits: bool = True) -> Claimed | None:
-    """Claim the oldest queued turn of an idle conversation for `process`; None if there is none.
+    """Claim the oldest queued turn of an idle conversation for `process`. Return None if there is none.
 
     If two processes try concurrently, the unique index on a conversation's live turn lets only one succeed. Without
     `waits`, a locked conversation is skipped.
@@ -197,7 +199,7 @@ def claim(conversation_id: UUID, *, process: Process, waits: bool = True) -> Cla
 
 
 def claim_next(*, process: Process) -> Claimed | None:
-    """Claim the next turn for `process`; None if none can start now.
+    """Claim the next turn for `process`. Return None if no turn can start now.
 
     A conversation that another process has locked is skipped, unless no other conversation has a queued turn. A process
     that hangs in the middle of a write must not block all other turns.
@@ -221,7 +223,7 @@ def claim_next(*, process: Process) -> Claimed | None:
 def waiting_conversations(*, limit: int = 100) -> list[UUID]:
     """Return idle conversations with a queued turn, in scheduling order.
 
-    The order assumes that all conversations before each one have started.
+    The place of each conversation assumes that all conversations before it have started.
     """
     oldest_first = (
         startable()
@@ -240,7 +242,7 @@ def waiting_conversations(*, limit: int = 100) -> list[UUID]:
 
 
 def _claim_in(conversation_id: UUID, *, process: Process, waits: bool = True) -> Claimed | None:
-    """Claim a turn in one conversation. If it cannot be read, log that, because it must not block the others."""
+    """Claim a turn in one conversation. Log errors, because one conversation must not block all others."""
     try:
         return claim(conversation_id, process=process, waits=waits)
     except (OperationalError, InterfaceError):  # affects all conversations, not only this one
@@ -277,7 +279,9 @@ def _locked(conversation_id: UUID, writer: User | None) -> Conversation:
 
 
 def _number(turn: Turn, agent: Agent, *, at: datetime) -> None:
-    """Number a turn in its locked conversation, and store its agent's limits and the trace of its request."""
+    """Assign the next number to a turn in its locked conversation, and its agent's limits and the trace of
+    its request.
+    """
     conversation = turn.conversation
     conversation.last_number += 1
     conversation.title = conversation.title or _title(turn.user_message, turn.attachments)
@@ -312,7 +316,7 @@ def _check_room(conversation: Conversation, *, waiting: int, parent: Turn | None
 
 
 def _begin(turn: Turn, reports: list[dict[str, Any]], *, at: datetime) -> TurnStart:
-    """Store the message of a claimed turn, with the reports delivered to it."""
+    """Store the message of a claimed turn, with the reports delivered to it. Return the event of the turn's start."""
     blocks = [{"type": "text", "text": turn.user_message}] if turn.user_message.strip() else []
     is_report_turn = bool(reports) and turn.source == REPORT_SOURCE
     content = reports if is_report_turn else [*reports, *turn.attachments, *blocks]

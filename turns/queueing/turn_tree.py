@@ -1,7 +1,7 @@
-"""Families: a person's turn and all turns that work for it, at any depth, share one budget (C10; sync ORM).
+"""Families: a person's turn and all turns that work for it, at any depth, share one budget (C10).
 
-A turn that delivers a report belongs to the family of the report, so that sub-agents cannot exceed the budget without
-a person. The conversations of a family are a tree as well.
+A turn that delivers a report belongs to the family of the report, so that sub-agents cannot exceed the budget without a
+person. The conversations of a family are a tree as well. The functions here use the synchronous ORM.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ def lock(turn_id: UUID, *, waits: bool = True) -> None:
     """Lock the conversation of the family's first turn before any conversation below it, so that the family's size is
     counted by one transaction at a time.
 
-    Raises `ConversationNotFound` if it is locked and `waits` is False.
+    Raise `ConversationNotFound` if it is locked and `waits` is False.
     """
     above = Turn.objects.filter(pk=turn_id, root__isnull=False)
     for conversation_id in above.values_list("root__conversation", flat=True):
@@ -58,7 +58,7 @@ def has_room_for_report_turn(turn: Turn) -> bool:
 
 
 def token_limit(turn: Turn) -> int | None:
-    """Return the family's total token limit, set by the agent of the person's turn; None = no limit."""
+    """Return the family's total token limit, which the agent of the person's turn sets; None if there is no limit."""
     return turn.token_limit if turn.root is None else turn.root.token_limit
 
 

@@ -1,4 +1,6 @@
-"""Files for a chat model: copied into the workspace, and sent natively if the model supports them, or else as text."""
+"""Prepares files for a chat model: copies them into the workspace, and sends them natively if the model supports them,
+or else as text.
+"""
 
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -70,9 +72,9 @@ class _Share:
 async def with_files(
     messages: Sequence[Message], *, media: Collection[str], workspace: Path | None
 ) -> Sequence[Message]:
-    """Return the messages with their files in the form that the chat model gets.
+    """Return the messages with their files in the form that the chat model receives.
 
-    If there is not room for all files, the latest have priority.
+    If there is not enough room for all files, the most recent ones have priority.
     """
     # `filter` runs in C, which matters because every step scans the whole history.
     with_some = list(filter(attrgetter("attachments"), messages))
@@ -131,7 +133,7 @@ def _share(row: Any, media: Collection[str], room: _Room) -> _Share:
 
 
 def _missing(files: Mapping[str, AttachmentBlock], workspace: Path | None) -> set[str]:
-    """Return the files that the workspace does not have yet."""
+    """Return the ids of the files that the workspace does not contain yet."""
     if workspace is None:
         return set()
     return {pk for pk, block in files.items() if not os.path.lexists(workspace / path_of(block))}
@@ -140,7 +142,7 @@ def _missing(files: Mapping[str, AttachmentBlock], workspace: Path | None) -> se
 async def _give(
     block: AttachmentBlock, share: _Share | None, workspace: Path | None, *, is_missing: bool
 ) -> tuple[Block, ...]:
-    """Read a file if needed, and copy it to the workspace if it is missing there."""
+    """Return the blocks for a file. Read it if needed, and copy it to the workspace if it is missing there."""
     if share is None:
         return (_header(block, "It is not there any more."),)
     content = b""

@@ -1,9 +1,10 @@
 """The shutdown of a process that runs turns: orderly if possible, and on time even if something hangs.
 
-The first signal drains: no turn starts, running turns have `TURNS_DRAIN_GRACE` seconds to end, and the rest is
-cancelled as `shutdown`. The second signal skips the grace period, and the third exits immediately. Signal handlers are
-Python functions instead of callbacks of the event loop, and a thread enforces the deadlines. The process therefore
-exits even if the loop is blocked, a coroutine ignores its cancellation or the database hangs.
+The first signal starts the drain: no turn starts, running turns have `TURNS_DRAIN_GRACE` seconds to end, and those that
+have not ended by then are cancelled with the reason `shutdown`. The second signal skips the grace period, and the third
+exits immediately. Signal handlers are Python functions instead of callbacks of the event loop, and a thread enforces
+the deadlines. The process therefore exits even if the loop is blocked, a coroutine ignores its cancellation or the
+database hangs.
 """
 
 import asyncio
@@ -25,10 +26,10 @@ from turns.running import runtime
 logger = logging.getLogger(__name__)
 
 ABANDON_AFTER = 7.0  # seconds after the grace period in which cancelled turns must end
-HURRY_BOUND = 8.0  # seconds for the same after the second signal; usually far fewer are needed
+HURRY_BOUND = 8.0  # seconds after the second signal in which cancelled turns must end
 LAST_BOUND = 5.0  # seconds for the server to stop after the drain
 WRITE_BOUND = 2.0  # seconds for the last writes of a forced exit
-GOODBYE_BOUND = 2.0
+GOODBYE_BOUND = 2.0  # seconds for each function passed to `at_the_end`
 EXIT_UNCLEAN = 70
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 INTERRUPT_SIGNAL = signal.SIGURG  # ignored by default
@@ -76,7 +77,9 @@ class Drain:
         self._guard.start()
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        """Runs between any two instructions of the main thread, so it must not acquire a lock."""
+        """Start or shorten the drain. Python calls this between any two instructions of the main thread, so it must not
+        acquire a lock.
+        """
         self._signals += 1
         if self._signals == 1:
             self._guard.limit(app_settings.DRAIN_GRACE + ABANDON_AFTER)
@@ -159,7 +162,7 @@ class ExitGuard(threading.Thread):
         self._limits.put(time.monotonic() + seconds)
 
     def run(self) -> None:
-        """Wait for the deadline."""
+        """Wait for the deadline, then exit the process."""
         deadline = self._limits.get()
         while (seconds := deadline - time.monotonic()) > 0:
             with suppress(Empty):
@@ -179,8 +182,8 @@ class ExitGuard(threading.Thread):
 def drain_before(loop: asyncio.AbstractEventLoop) -> Drain | None:
     """Drain before this process's server handles the signal, so that it keeps serving requests during the drain.
 
-    For servers whose signal handlers are Python functions, such as Daphne and uvicorn. None for other servers, or if a
-    drain is already installed.
+    This works for servers whose signal handlers are Python functions, such as Daphne and uvicorn. Return None for other
+    servers, or if a drain is already installed.
     """
     before = {number: signal.getsignal(number) for number in SIGNALS}
     if threading.current_thread() is not threading.main_thread():

@@ -2,10 +2,11 @@
 10).
 
 `DatabaseJournal` combines waiting changes into one transaction (`_Write`). The functions after these two classes are
-the changes: each writes its rows and returns its events (sync ORM). At the end are the two kinds of writes that turns
-share, streamed text and the progress of calls.
+the changes: each writes its rows with the synchronous ORM, and returns its events. At the end are the two kinds of
+writes that turns share, streamed text and the progress of calls.
 
-Changes lost in a database failure are written again while this process owns the turn, so every change is idempotent.
+Changes lost in a database failure are written again while this process owns the turn, so every change must be
+idempotent.
 """
 
 import asyncio
@@ -63,17 +64,17 @@ logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
 
-TEXTS_AT_ONCE = 50  # maximum per write, so that other writes need not wait long
-PROGRESS_PAUSE = 0.5  # minimum seconds between two writes of progress,
-PROGRESS_SHARE = 10  # and at least this multiple of the last write's duration,
+TEXTS_AT_ONCE = 50  # maximum texts per write, so that other writes need not wait long
+PROGRESS_PAUSE = 0.5  # minimum seconds between two writes of progress
+PROGRESS_SHARE = 10  # the pause after a slow write of progress, as a multiple of its duration
 LONGEST_PROGRESS_PAUSE = (
-    2.0  # but at most this long, because viewers rely on progress as a sign of life
+    2.0  # seconds; not more, because viewers rely on progress as a sign of life
 )
 Events = list[TurnEvent]
 
 
 Obey = Callable[[PendingCancel], object]
-"""Applies a cancel request to the turn in this process; idempotent."""
+"""Applies a cancel request to the turn in this process. It must be idempotent."""
 
 Change = Callable[[Turn, Sequence[Any]], list[TurnEvent]]
 """Writes the changes of all its items, and returns their events."""
@@ -90,11 +91,11 @@ class _Entry(NamedTuple):
 
 
 class DatabaseJournal:
-    """The journal of one claimed turn; raises `Fenced` once the turn has another owner or has ended.
+    """The journal of one claimed turn. Its methods raise `Fenced` once the turn has another owner or has ended.
 
-    A write also applies stored cancel requests, so that nothing starts after an accepted cancel, even before its wakeup
-    (C1). If requests were applied before they were stored, a write waits until they are stored (`until_stored`).
-    Without its `lease`, the journal writes nothing and does not query the database.
+    A write also applies stored cancel requests, so that nothing starts after an accepted cancel, even if this process
+    has not been notified of it yet (C1). If requests were applied before they were stored, a write waits until they are
+    stored (`until_stored`). Once its `lease` is lost, the journal writes nothing and does not query the database.
     """
 
     def __init__(
@@ -132,13 +133,13 @@ class DatabaseJournal:
         ] = []  # stored with the end of a cancelled turn
 
     async def prompt(self, head: PromptHead) -> Prompt:
-        """Return the valid history and the note on the previous turn; store and publish a repair."""
+        """Return the valid history and the note on the previous turn. Store and publish repairs."""
         turn = self._turn
         arguments = (turn.conversation_id, turn.id, head)
         read = await self._until_done(partial(_read_prompt, *arguments))
         if read is None:
             read = await self._until_done(partial(_repair_prompt, *arguments))
-        if read.checked is not None:  # runs in the background
+        if read.checked is not None:  # stored in the background
             self._add(_note_checked, read.checked)
         await sinks.publish(turn.conversation_id, read.events)
         if read.opening is not None:
@@ -163,7 +164,8 @@ class DatabaseJournal:
     async def save_text(self, step: int, text: str) -> None:
         """Store the text so far.
 
-        Because this is frequent, it takes a single statement, except for the first text and after a change.
+        This is frequent, so it uses a single statement, except for the first text of a step and after a change of the
+        turn.
         """
         if self._begun != step:
             await self._store_answer()
@@ -247,7 +249,7 @@ class DatabaseJournal:
             await self._write(note_queued, call, call.waits_for)
 
     async def call_started(self, call: LiveCall) -> None:
-        """Store the start before the body runs."""
+        """Store the start of a call before its body runs."""
         checkpoint("before_call_start")
         await self._write(start_calls, call)
         self._check_lease()  # the write may have taken so long that another process owns the turn
@@ -258,7 +260,7 @@ class DatabaseJournal:
         self._progress.note(self._turn, call, lease=self._lease)
 
     async def deadline_moved(self, call: LiveCall, change: DeadlineChange) -> None:
-        """Store and publish the new limit (T9)."""
+        """Store and publish the new limit of a call (T9)."""
         await self._write(one_by_one(move_deadline), call, change)
 
     async def call_cancelling(self, call: LiveCall) -> None:
@@ -316,8 +318,8 @@ class DatabaseJournal:
     ) -> "asyncio.Future[None]":
         """Queue a change, which is written together with others; the future is done when it is stored and published.
 
-        The future raises `Fenced` if the turn has another owner or has ended, `NotStored` if the database refuses the
-        change.
+        The future raises `Fenced` if the turn has another owner or has ended, and `NotStored` if the database refuses
+        the change.
         """
         return self._batches.add(_Entry(change, item, urgency))
 
@@ -362,10 +364,10 @@ class DatabaseJournal:
 
 @dataclass(slots=True, kw_only=True)
 class _Write:
-    """Changes of a turn in one transaction; a retry makes the same changes (sync ORM).
+    """The changes of a turn that are written in one transaction; a retry makes the same changes.
 
-    A retry after an unconfirmed commit finds its first event in the log, with the same number and time. Changes without
-    events must be idempotent.
+    A retry after an unconfirmed commit finds its first event in the log, with the same number and time, and then writes
+    nothing. Changes without events must be idempotent.
     """
 
     turn: ClaimedTurn
@@ -489,7 +491,7 @@ def note_queued(turn: Turn, items: Sequence[tuple[LiveCall, Obstacle]]) -> Event
 
 
 def start_calls(turn: Turn, items: Sequence[tuple[LiveCall]]) -> Events:
-    """Store the start of calls before their bodies run; a call cancelled by then gets its cancel instead."""
+    """Store the start of calls before their bodies run. A call for which a cancel is stored is cancelled instead."""
     if turn.status == TurnStatus.CANCELLING:
         return []
     calls = {call.id: call for (call,) in items}
@@ -530,7 +532,7 @@ class StreamedText:
 
 
 class TextWrites:
-    """The streamed text of all turns of a process, stored together as soon as the previous write is done."""
+    """Stores the streamed text of all turns of a process together, as soon as the previous write is done."""
 
     def __init__(self) -> None:
         self._batches: Batches[StreamedText, bool] = Batches(
@@ -557,10 +559,10 @@ async def _store_each(take: Take[StreamedText]) -> list[bool | Exception]:
 
 
 def store_texts(texts: Sequence[StreamedText]) -> list[bool]:
-    """Store texts together without a lock; return, for each, whether it matched its message.
+    """Store texts together without a lock. Return, for each, whether its message could still be updated.
 
-    The statement's condition is the fence, and no other process writes the text of an incomplete message. Rows are
-    ordered like all writes to several conversations, to prevent deadlocks.
+    The statement's condition fences former owners, and no other process writes the text of an incomplete message. Rows
+    are ordered like all writes to several conversations, to prevent deadlocks.
     """
     ordered = sorted(range(len(texts)), key=lambda place: texts[place].turn.conversation_id)
     results = [False] * len(texts)
@@ -583,7 +585,7 @@ _store_texts = run_in_db_thread(store_texts)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressReport:
-    """The progress of a call at one time."""
+    """The progress of a call at a certain time."""
 
     turn: ClaimedTurn
     tool_id: str
@@ -603,7 +605,7 @@ class ProgressReport:
 
     @property
     def key(self) -> recorder.CallKey:
-        """Return the turn and the call's id, as governance identifies it."""
+        """Return the key by which governance identifies the call: the turn's id and the call's id."""
         return str(self.turn.id), self.tool_id
 
     def event(self) -> ToolProgress:
@@ -653,7 +655,7 @@ class ProgressWriter:
             try:
                 async with self._lock.acquired(Urgency.PROGRESS):
                     batches = await _store_progress(self._take())
-            except Exception as failure:  # noqa: BLE001 - the next one says more
+            except Exception as failure:  # noqa: BLE001 - the next report replaces this one
                 logger.warning("The progress of calls was not stored: %s", type(failure).__name__)
             else:
                 for conversation_id, events in batches:

@@ -1,9 +1,9 @@
 """Prometheus metrics of this process (its current load, and counters since its start) and of the whole site (B7).
 
 This module is imported only if `prometheus_client` is installed (the `metrics` extra). Events and signals are counted
-as they occur, so a scrape reads no history. The metrics of the whole site are at the end: every web process would
-return the same values, so only one is scraped (`GET /metrics?scope=site`). They are read from active rows along
-indexes.
+as they occur, so a scrape reads no history. The metrics of the whole site are at the end of this module. Every web
+process would return the same values, so only one of them is scraped (`GET /metrics?scope=site`). The values are read
+through indexes, from the rows of active work.
 """
 
 import collections
@@ -146,7 +146,7 @@ _fallbacks = Counter(
 
 
 class ToolNames:
-    """Limits the number of series, because remote tools may come and go and a model may invent names."""
+    """The labels for tool names. Their number is limited, because remote tools come and go and models invent names."""
 
     def __init__(self, tools: Container[str] = tools) -> None:
         self._tools = tools
@@ -183,7 +183,9 @@ class MetricsSink:
             count(event)
 
     def initialise(self) -> None:
-        """Create the series of a tool with 0, so that `increase()` sees the first timeout after a start."""
+        """Create the series of each tool with the value 0, so that `increase()` sees the first timeout after
+        a start.
+        """
         for tool in tuple(tools):
             name = self._names.label(tool.name)
             _indeterminate.labels(name)
@@ -234,7 +236,7 @@ def _series(metric: Any, *labels: str) -> Any:
 
 
 def _is_measured(event: dict[str, Any]) -> bool:
-    """Return whether the call ran for a known duration; the event has 0 if it is unknown."""
+    """Return whether the call ran for a known duration; an unknown duration is 0 in the event."""
     return bool(event["disposition"] == Disposition.SETTLED or event["duration_ms"] > 0)
 
 
@@ -296,7 +298,7 @@ def begin() -> None:
 
 
 def _begin_at_zero() -> None:
-    """Create the series with known labels, so that `increase()` sees the first event after a start."""
+    """Create the series with known labels and the value 0, so that `increase()` sees the first event after a start."""
     for status in TurnStatus:
         if status.is_terminal:
             _turns.labels(status)

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 FIRST_PAUSE = 0.25  # seconds between the first two attempts to register again
 LONGEST_PAUSE = 2.0
-LEAVE_AFTER = 30.0  # seconds in which new connections succeed but this process's do not
+LEAVE_AFTER = 30.0  # seconds for which only separate connections succeed before the process exits
 EXIT_CUT_OFF = os.EX_TEMPFAIL
 
 Register = Callable[[], Awaitable[Process]]
@@ -32,7 +32,9 @@ Moved = Callable[[Process], None]
 
 
 class Ownership:
-    """The current registration of an event loop. `register` writes a new row and returns it."""
+    """The registration of an event loop as an owner of turns, with its lease. `register` writes a new row and
+    returns it.
+    """
 
     def __init__(self, register: Register, *, notify_owner: NotifyOwner) -> None:
         self._register = register
@@ -83,7 +85,7 @@ class Ownership:
 
     def _lost(self) -> None:
         if self._returning is not None and not self._returning.done():
-            return  # lost again during the attempt; this task retries
+            return  # the lease was lost again while the task is registering, so the task retries
         self._returning = asyncio.get_running_loop().create_task(
             self._return(), name="return of a process", context=contextvars.Context()
         )
@@ -134,19 +136,17 @@ _alone = DaemonPool(max_workers=1, name="retirement")
 
 
 async def _retires_alone(process: Process) -> bool:
-    """Retire on a separate connection and thread. Return whether that succeeded."""
+    """Retire the process on a separate connection in a separate thread. Return whether that succeeded."""
     loop = asyncio.get_running_loop()
     try:
         await loop.run_in_executor(_alone, leases.retire_alone, process)
-    except Exception:  # noqa: BLE001 - logged already, as what this process failed with
+    except Exception:  # noqa: BLE001 - the caller has logged why the process could not register
         return False
     return True
 
 
 def _leave() -> None:
-    """Exit the process. It owns nothing, because its calls were cancelled and other processes have taken over its
-    turns.
-    """
+    """Exit the process, which owns no turns any more, because other processes have taken them over."""
     logger.critical(
         "The database answers, but this process has not come back for %.0f s: it leaves with exit code %d",
         LEAVE_AFTER,

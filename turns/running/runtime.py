@@ -88,7 +88,7 @@ class Runtime:
     ) -> "Runtime":
         """Register this process, end the turns of dead processes, then start turns (H4).
 
-        `notify_owner` notifies the owner of a turn in any process.
+        `notify_owner` notifies the process that owns a turn.
         """
         await get_executor()
         if max_live:
@@ -120,7 +120,7 @@ class Runtime:
         self._callbacks.append(callback)
 
     async def drain(self, *, grace: float) -> None:
-        """Start no more turns, give live ones `grace` seconds to end, and cancel the rest."""
+        """Start no more turns, give live ones `grace` seconds to end, and cancel those that do not end."""
         dispatchers.detach()
         self.supervisor.close()
         for callback in self._callbacks:
@@ -234,7 +234,7 @@ class Runtime:
 
 
 async def _roll_up() -> None:
-    """Roll up each completed hour, releasing the database thread in between."""
+    """Roll up the durations of each completed hour, releasing the database thread in between."""
     is_behind = True
     while is_behind:
         is_behind = await run_in_db_thread(rollups.roll_up)()
@@ -250,7 +250,7 @@ def loop_detector() -> LoopDetector:
 
 
 class _Role:
-    """The role of this process; `runner` only after `become_runner`."""
+    """The role of this process. It is `runner` only after `become_runner`."""
 
     runner_limit: int | None = None
     name = ""
@@ -315,7 +315,7 @@ async def ensure_started() -> Runtime:
 
 
 async def unreachable() -> list[str]:
-    """Describe, one line each, processes that use the same database but cannot exchange messages with this one."""
+    """Return a line for each process that uses the same database but cannot exchange messages with this one."""
     process = (await ensure_started()).process
     return [str(other) for other in await run_in_db_thread(process_registry.unreachable)(process)]
 
@@ -323,8 +323,8 @@ async def unreachable() -> list[str]:
 async def notify_owner(owner_id: UUID, requests: Sequence[PendingRequest]) -> None:
     """Make the owner of turns apply their stored requests (C12).
 
-    An owner in this process gets them directly; another process is notified to read them. A lost notification costs at
-    most a second, because every process polls the requests of its turns once a second.
+    An owner in this process receives them directly; another process is notified to read them. A lost notification costs
+    at most a second, because every process polls the requests of its turns once a second.
     """
     runtime = _running()
     if runtime is not None and owner_id == runtime.process.pk:
@@ -359,8 +359,8 @@ def find_turn(turn_id: UUID) -> RunningTurn | None:
 def obeyed(
     request: PendingCancel, *, for_descendants: Cancellation | None = None
 ) -> AbstractContextManager[frozenset[UUID]]:
-    """Cancel turns that run on this loop while the request is being stored; with `for_descendants`,
-    also the local turns that work for them.
+    """Cancel a turn that runs on this loop while the request is being stored. With `for_descendants`, cancel its
+    descendants on this loop too.
 
     The context manager returns the ids of the turns that were cancelled here.
     """
@@ -380,10 +380,10 @@ def cut_grace() -> None:
 
 
 async def stop(*, grace: float | None = None, for_good: bool = False) -> None:
-    """Drain: start no more turns, give live ones `grace` seconds to end, cancel the rest, and close every worker
-    process.
+    """Drain: start no more turns, give live ones `grace` seconds to end, cancel those that do not, and close every
+    worker process.
 
-    `for_good`: do not start a runtime on this loop again. Turns queued afterwards wait for another process.
+    With `for_good`, no runtime is started on this loop again. Turns that are queued later wait for another process.
     """
     start = _starts.get()
     if start is None or start.task is None:
@@ -429,8 +429,8 @@ async def _begin() -> Runtime:
 def _calm_collector() -> None:
     """Make garbage collection short and rare, once per process.
 
-    Imported objects are frozen, because a full collection blocked the event loop for 90 ms. A turn creates thousands of
-    objects, almost none in cycles, and the default threshold runs a collection every 700.
+    Imported objects are frozen, because a full collection blocked the event loop for 90 ms. The threshold is raised,
+    because a turn creates thousands of objects, almost none in cycles, and the default runs a collection every 700.
     """
     gc.freeze()
     youngest, *older = gc.get_threshold()

@@ -36,7 +36,7 @@ _pending_cancels = run_in_poll_thread(cancel_requests.pending)
 _settle = run_in_db_thread(timeout_changes.settle)
 _sweep = run_in_db_thread(recovery.sweep)
 _find_deleted = run_in_query_thread(recovery.find_deleted)
-MOST_AT_ONCE = 10  # maximum per transaction, so that other writes need not wait long
+MOST_AT_ONCE = 10  # maximum endings per transaction, so that other writes need not wait long
 
 
 def pending(turn_ids: Sequence[UUID], questions: Sequence[str]) -> list[PendingRequest]:
@@ -65,7 +65,6 @@ class DatabaseStore:
         self._notify_owner = notify_owner
 
     async def claim_next(self) -> ClaimedTurn | None:
-        """Claim the next queued turn."""
         checkpoint("before_claim")
         claimed = await _claim_next(process=self._ownership.process)
         if claimed is None:
@@ -145,7 +144,7 @@ class EndingWrite:
     context: contextvars.Context = field(default_factory=contextvars.copy_context)
 
     def __call__(self, *, waits: bool = True) -> Notifications | None:
-        """Write the ending (sync ORM)."""
+        """Write the ending with the synchronous ORM."""
         return self.context.run(
             turn_endings.end_turn,
             self.turn.id,
@@ -175,7 +174,7 @@ class EndingWrites:
 
 
 def store_endings(writes: Sequence[EndingWrite]) -> list[Ended | Exception]:
-    """Store endings, and queue the reports due after each. Return a result or exception per ending (sync ORM)."""
+    """Store endings, and queue the reports due after each. Return a result or an exception for each ending."""
     together = _store_together(writes) if len(writes) > 1 else {}
     return [_end(write, together.get(write.turn.id)) for write in writes]
 
@@ -183,8 +182,9 @@ def store_endings(writes: Sequence[EndingWrite]) -> list[Ended | Exception]:
 def _store_together(writes: Sequence[EndingWrite]) -> dict[UUID, Notifications]:
     """Store endings in one transaction; those missing from the result must be tried alone.
 
-    They are missing if their conversation is locked, or all of them if one fails. No lock is waited for, so the order
-    does not matter. A turn that ends after its sub-agents need not cancel them.
+    An ending is missing if its conversation is locked, and all are missing if one fails. The transaction waits for no
+    lock, so the order of the conversations does not matter. Sub-agents end first, so that their parent need not cancel
+    them.
     """
     parents = {write.turn.id: write.turn.parent_id for write in writes}
     try:
@@ -208,7 +208,7 @@ def _depth(turn_id: UUID, parents: Mapping[UUID, UUID | None]) -> int:
 def _end(write: EndingWrite, notifications: Notifications | None) -> Ended | Exception:
     try:
         notifications = notifications or write()
-    except Exception as error:  # noqa: BLE001 - whoever waits raises it
+    except Exception as error:  # noqa: BLE001 - raised where the ending is awaited
         return error
     if notifications is None or not notifications.reports_wait:
         return Ended(notifications)

@@ -53,7 +53,7 @@ from turns.running.attachment_files import with_files
 from turns.storage.turn_rows import lock_live_turn
 
 SPAWN = "sessions_spawn"
-# The media that an agent's chat model accepts beside text, by the value of its row; blank = not set.
+# The media that an agent's chat model accepts besides text, by the value in the agent's row; a blank value is not set.
 MEDIA = {
     "text": frozenset[str](),
     "image": frozenset({"image"}),
@@ -147,7 +147,7 @@ async def turn_config_of(turn: ClaimedTurn, *, token: CancellationToken) -> Turn
 
 @run_in_query_thread
 def _is_ours(turn: ClaimedTurn) -> bool:
-    """Return whether this process still owns the turn, which is certain while its lease is valid."""
+    """Return whether the database shows that this process still owns the turn and has a valid lease."""
     live = Turn.objects.filter(pk=turn.id, epoch=turn.epoch, status__in=LIVE_STATUSES)
     return live.filter(owner__in=process_registry.alive()).exists()
 
@@ -211,7 +211,7 @@ def _maker_of(workspace: Path) -> Callable[[], Awaitable[None]]:
 
 
 async def _approval_of(agent: Agent, turn: ClaimedTurn) -> ApprovalRule:
-    """Return the agent's minimum approval rule; a sub-agent also has the rules of its parents (D1)."""
+    """Return the agent's minimum approval rule. For a sub-agent, the rules of its parents apply too (D1)."""
     rules = [agent.approval]
     if turn.parent_id is not None:
         rules += await run_in_db_thread(rules_above)(turn.parent_id)
@@ -246,7 +246,9 @@ def _instructions(agent: Agent, others: Iterable[AgentSummary], tools: Sequence[
 
 
 def _quoted(server: str, text: str) -> str:
-    """Return a server's instructions as a quotation, so that no line of them passes for another instruction."""
+    """Return a server's instructions as a quotation, so that none of their lines looks like an instruction of
+    the site.
+    """
     lines = "\n".join(f"> {line}" for line in text.splitlines())
     return f"{SERVER_SAYS % {'server': server}}\n{lines}"
 

@@ -1,7 +1,7 @@
-"""How the writes of a process wait for its database connection: by urgency, in groups, and again after a failure (C1).
+"""Queues the writes of a process's turns: by urgency, in groups, and again after a failure (C1).
 
-The database has one thread in each process. Work that was passed to that thread keeps its order, but urgent work can
-overtake other work in this queue.
+The turns of a process make one write at a time. Work that was passed to a database thread keeps its order, but while
+work waits in this queue, more urgent work can overtake it.
 """
 
 import asyncio
@@ -28,21 +28,22 @@ R = TypeVar("R")
 
 FIRST_PAUSE = 0.05  # seconds
 LONGEST_PAUSE = 1.0
-PATIENCE = 15.0  # seconds of failures after which a database that renews our lease is assumed to reject this write
-# A lost connection, a lock, a full disk; a server that became read-only, such as a demoted one.
+PATIENCE = 15.0  # seconds of failures after which the database is assumed to reject a write
+# Errors that may be temporary: a lost connection, a lock, a full disk, or a server that became read-only, such as a
+# demoted one.
 _MAY_PASS = (OperationalError, InterfaceError, InternalError)
 
 
 class Urgency(IntEnum):
-    """Priorities; the lowest number goes first."""
+    """The priority of a write. The lowest number is written first."""
 
-    ENDING = 0  # of a turn or its calls
-    WORK = 1  # needed by a turn to continue
-    PROGRESS = 2  # can be delayed
+    ENDING = 0  # the ending of a turn or of its calls
+    WORK = 1  # a write that a turn needs in order to continue
+    PROGRESS = 2  # a write that can be delayed
 
 
 class PriorityLock:
-    """A lock that the most urgent waiter gets first; belongs to one event loop."""
+    """A lock that the most urgent waiter acquires first. It belongs to one event loop."""
 
     def __init__(self) -> None:
         self._is_taken = False
@@ -86,10 +87,10 @@ Take = Callable[[], list[T]]
 
 
 class Batches(Generic[T, R]):
-    """Group commit: items that arrive during one transaction are stored together in the next, for one event loop.
+    """Group commit for one event loop: items that arrive during one transaction are stored together in the next.
 
-    The calls of a step start and end concurrently, families of turns end together, and many answers stream. Batches
-    keep cancels fast regardless of the number of calls.
+    The calls of a step start and end concurrently, families of turns end together, and many answers stream at the same
+    time. Batches keep cancels fast regardless of the number of calls.
 
     `store` fetches its batch as late as possible, and returns a result or an exception for each item. `most` is
     the maximum batch size, so that other writes can run in between. With `of_many_turns`, log lines and spans of a
@@ -113,7 +114,7 @@ class Batches(Generic[T, R]):
         self._running: asyncio.Task[None] | None = None
 
     def add(self, item: T) -> "asyncio.Future[R]":
-        """Queue an item for the next batch; the future gets its result."""
+        """Queue an item for the next batch. Return a future for its result."""
         loop = asyncio.get_running_loop()
         result: asyncio.Future[R] = loop.create_future()
         self.waiting.append(item)

@@ -25,7 +25,7 @@ from turns.core.wire import BackgroundWork, SubAgentForm, SubAgentQuestion, argu
 from turns.models import Conversation, Message, Turn
 from turns.selectors.turn_serializers import text_of
 
-MOST_INTERRUPTED = 200  # the latest of all owners together; no list shows more for one owner
+MOST_INTERRUPTED = 200  # the latest interrupted turns of all owners; no list shows more for one
 
 
 class ConversationStatus(StrEnum):
@@ -55,8 +55,8 @@ _CONVERSATION_FIELDS = ("owner", "parent", "parked_at", "deleted_at", "last_numb
 class StatusMark:
     """The state of a conversation. `asked_in` lists the conversation of each open question, including sub-agents'.
 
-    `tools_running` is the number of running calls, including sub-agents'; `is_queued`: none of its turns has
-    started.
+    `tools_running` is the number of running calls, including sub-agents'. `is_queued` is true if none of its active
+    turns has started.
     """
 
     standing: ConversationStatus
@@ -75,10 +75,11 @@ class StatusMark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """The states of conversations: marks by owner and conversation, latest conversations by owner.
+    """The states of conversations: `marks` by owner and conversation, and the `latest` conversation of each owner.
 
-    `questions` and `background` are by root conversation. `edited` is when each owner last renamed, pinned or deleted
-    a conversation. `last_seqs` has the number of each conversation's last event.
+    `questions`, `forms` and `background` contain the questions, forms and detached turns of sub-agents, by the
+    conversation for which they work. `edited` is the time at which each owner last renamed, pinned or deleted a
+    conversation. `last_seqs` contains the number of each conversation's last event.
     """
 
     marks: dict[Any, dict[UUID, StatusMark]] = field(default_factory=lambda: defaultdict(dict))
@@ -106,7 +107,10 @@ class StreamingText:
 
 
 def read(*, owners: Collection[Any] = (), conversations: Collection[UUID] = ()) -> Overview:
-    """Return the marks of some owners, and the questions below some conversations. Callers check permissions."""
+    """Return the marks of these owners, and the questions of sub-agents that work for these conversations.
+
+    Callers must have checked permissions.
+    """
     latest = {row.owner_id: row for row in _latest(owners)}
     edited = {owner_id: row.list_edited_at for owner_id, row in latest.items()}
     rows = Conversation.objects.filter(pk__in=conversations).order_by()

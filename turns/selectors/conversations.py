@@ -43,8 +43,9 @@ class ConversationSummary:
     """A conversation in a list; `agent` is the name of the agent that answers now, by default the default agent.
 
     `standing` is its state, empty if nothing is waiting or running. `asked` is the number of open questions, and
-    `tools_running` is the number of running calls. `is_queued`: none of its active turns has started. `last_seq` is the
-    number of its last event. `parent_id` is the conversation for which a sub-agent's conversation works.
+    `tools_running` is the number of running calls. `is_queued` is true if none of its active turns has started.
+    `last_seq` is the number of its last event. `parent_id` is the conversation for which a sub-agent's conversation
+    works.
     """
 
     id: UUID
@@ -167,7 +168,10 @@ def get_turn(*, turn_id: UUID, user: User) -> wire.TurnWithCalls:
 
 @run_in_query_thread
 def tool_result(*, turn_id: UUID, tool_id: str, user: User) -> WholeResult:
-    """Return the whole result of a call that has ended. Raise `TurnNotFound`, `ToolCallNotFound`, `ToolCallNotEnded`."""
+    """Return the whole result of a call that has ended.
+
+    Raises: TurnNotFound, ToolCallNotFound, ToolCallNotEnded
+    """
     turn = turn_for(user, turn_id, permission="turns.view_all")
     if not governance_selectors.has_call(str(turn.pk), tool_id):
         raise ToolCallNotFound
@@ -204,7 +208,7 @@ def last_seq(*, conversation_id: UUID) -> int:
 
 @run_in_query_thread
 def reaches_back(*, conversation_id: UUID, after: int) -> bool:
-    """Return whether the log has every event after `after`, and `after` is a valid number."""
+    """Return whether the log contains every event after `after`, and `after` is a valid number."""
     last = log.last_seq(conversation_id)
     if after >= last:
         return after == last
@@ -241,13 +245,13 @@ def partial_text(*, turn_id: UUID, user: User) -> tuple[str, int]:
 def snapshot(*, conversation_id: UUID, user: User, before: int | None = None) -> wire.Snapshot:
     """Return everything that a page needs to show a conversation; with `before`, only messages before that position."""
     conversation_for(user, conversation_id, permission="turns.view_all")
-    with read_snapshot():  # no event is both in the snapshot and sent after it
+    with read_snapshot():  # so that no event is both in the snapshot and sent after it
         return _snapshot(log.locked(conversation_id), before=before)
 
 
 @run_in_pool_thread
 def history(*, conversation_id: UUID, user: User) -> wire.History:
-    """Return the history as a model would get it: always valid (H1), with all repairs made so far."""
+    """Return the history as a model would read it, which is always valid (H1), and all repairs made so far."""
     conversation = conversation_for(user, conversation_id, permission="turns.view_all")
     loaded = histories.load(conversation.pk, found_when="history_read")
     repairs = Repair.objects.filter(conversation=conversation).order_by("at", "pk")
@@ -297,7 +301,10 @@ def export(*, conversation_id: UUID, user: User) -> dict[str, Any]:
 
 
 def processes_lack_shared_layer() -> bool:
-    """Return whether several processes are alive but at least one cannot receive the others' messages (sync ORM)."""
+    """Return whether several processes are alive but at least one cannot receive the others' messages.
+
+    This uses the synchronous ORM.
+    """
     return process_registry.lack_shared_layer()
 
 
@@ -388,7 +395,7 @@ def _turns_of(
     if with_active:
         here = Q(conversation=conversation)
         condition |= here & Q(status__in=ACTIVE_STATUSES)
-        # … unless their messages were pruned.
+        # Turns cancelled before they started, unless their messages were pruned.
         condition |= here & Q(status=TurnStatus.CANCELLED, started_at=None) & ~Q(user_message="")
     turns = Turn.objects.filter(condition).select_related("owner").order_by("-number")
     if with_active:

@@ -1,4 +1,4 @@
-"""Translation of the English sentences that rows of turns contain: reasons, notices and acknowledgements."""
+"""Translates the English sentences that rows of turns contain: reasons, notices and acknowledgements."""
 
 from governance.translations import StoredSentences
 from turns.agents import lookup, offers

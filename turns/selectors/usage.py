@@ -1,4 +1,7 @@
-"""Sums of the tokens and requests that turns used, by conversation, user, agent or day (sync ORM)."""
+"""Sums of the tokens and requests that turns used, by conversation, user, agent or day.
+
+The functions here use the synchronous ORM.
+"""
 
 from collections.abc import Mapping
 from typing import Any, Literal

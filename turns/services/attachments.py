@@ -40,7 +40,7 @@ async def _store(user: User, name: str, file: ReadFile) -> AttachmentContent:
 
 @shielded
 async def discard_attachment(*, user: User, attachment_id: UUID) -> None:
-    """Delete an attached file that has not been sent with a message. Raise `AttachmentNotFound`, `NotAllowed`."""
+    """Delete an attached file that has not been sent with a message. Raise `AttachmentNotFound` or `NotAllowed`."""
     path = await _mark_own_for_removal(user, attachment_id)
     await in_storage_thread(file_storage.remove, path)
     await run_in_db_thread(rows.delete_removed)([attachment_id])

@@ -1,4 +1,4 @@
-"""What people can do with calls: approve or deny them, answer their forms, and change their limits (D2, D4, T9).
+"""Services with which people approve or deny calls, answer their forms, and change their limits (D2, D4, T9).
 
 Each question is decided only once, and all viewers see the decision.
 """
@@ -78,10 +78,10 @@ async def decide_tool(
 ) -> DecisionReceipt:
     """Approve or deny a call that waits for a person. The decision is stored when this returns.
 
-    The owner of the conversation may decide, and also staff with `turns.decide_any`. `remember` also approves later
-    calls of the tool if its approval rule is once per conversation. Only the first decision has an effect; a later one
-    returns `ALREADY_FINISHED` with the current status. A repeated `op_id` returns the same receipt. With `question`,
-    the decision applies to that question only, in case the call has asked another question since.
+    The owner of the conversation may decide, and also staff with `turns.decide_any`. With `remember`, later calls of
+    the tool are approved too if its approval rule is once per conversation. Only the first decision has an effect; a
+    later one returns `ALREADY_FINISHED` with the current status. A repeated `op_id` returns the same receipt. With
+    `question`, the decision applies to that question only, in case the call has asked another question since.
     """
     answer = _Answer(
         verdict=_VERDICTS[decision], reason=reason, remember=remember is not None, question=question
@@ -240,7 +240,7 @@ def _status(turn: Turn, tool_id: str, *, is_of_form: bool) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadlineReceipt:
-    """The result of changing a limit, in milliseconds; None = no limit."""
+    """The result of changing the limit of a call. `timeout_ms` is the limit; None means that there is no limit."""
 
     outcome: OpOutcome
     timeout_ms: int | None = None
@@ -296,7 +296,7 @@ async def set_deadline(
     live = runtime.find_turn(turn_id)
     call = live.find_call(tool_id) if live else None
     if receipt.outcome is not OpOutcome.ACCEPTED or call is None or not call.has_policy:
-        return receipt  # it runs elsewhere, is about to start here, or has ended: its row is authoritative
+        return receipt  # the call runs elsewhere, starts here later, or has ended, so its row is authoritative
     return replace(
         receipt,
         timeout_ms=limit_ms(call.timeout) or None,

@@ -47,7 +47,7 @@ from turns.storage.operations import OpOutcome
 logger = logging.getLogger(__name__)
 
 CLIENT_ID_LENGTH = 64
-STORE_PATIENCE = 20.0  # seconds for which storing an effective cancel is retried
+STORE_PATIENCE = 20.0  # seconds of retries to store a cancel that has already taken effect
 STORE_PAUSE = 0.5
 # The text of a message that has only files. It is not empty, because empty text marks a pruned message.
 FILES_ALONE = " "
@@ -76,12 +76,12 @@ async def create_conversation(
     *, user: User, title: str = "", agent: str = "", conversation_id: UUID | None = None
 ) -> ConversationSummary:
     """Create a conversation with an agent. Without `agent`, each message is answered by the agent that is the default
-    when it is sent.
+    when the message is sent.
 
     The caller may choose the id; a second request with the same id returns the existing conversation.
 
     Raises:
-        AgentUnavailable: no agent has this name, or it is disabled.
+        AgentUnavailable: no agent has this name, or it is disabled or restricted to other people.
         ConversationNotFound: the id belongs to another user's conversation, or to a deleted one.
         NotAllowed: the user was deleted or deactivated.
     """
@@ -151,7 +151,10 @@ async def continue_turn(*, turn_id: UUID, user: User) -> Received:
 
 @shielded
 async def resume_conversation(*, conversation_id: UUID, user: User) -> bool:
-    """Resume a parked conversation; return False if it was not parked (H4). Raise `ConversationNotFound`, `NotAllowed`."""
+    """Resume a parked conversation; return False if it was not parked (H4).
+
+    Raises: ConversationNotFound, NotAllowed
+    """
     events = await _resume(conversation_id, user)
     await sinks.publish(conversation_id, events or [])
     return events is not None
@@ -203,7 +206,7 @@ async def _cancel_turn(turn_id: UUID, command: CancelCommand) -> CancelReceipt:
 async def _stored(
     store: Callable[[], Awaitable[CancelReceipt]], *, patience: float
 ) -> CancelReceipt:
-    """Store a request, retrying for `patience` seconds, because the audit needs a cancel that has taken effect."""
+    """Store a request, retrying for `patience` seconds, because the audit must contain a cancel that took effect."""
     now = asyncio.get_running_loop().time
     deadline = now() + patience
     while True:
@@ -223,8 +226,8 @@ async def _obeyed_here(
 ) -> AbstractContextManager[frozenset[UUID]]:
     """Cancel a turn or call of this process while the request is being stored, because the database may be slow (C1).
 
-    The turn's owner is known in this process, so no query is needed for a request of the owner. The context manager
-    returns the cancelled turns.
+    The user who owns the turn is known in this process, so a cancel by this user needs no query. The context manager
+    returns the ids of the cancelled turns.
     """
     live = runtime.find_turn(turn_id) if command.mode == "now" else None
     if live is None:
@@ -240,8 +243,9 @@ async def _obeyed_here(
 async def _apply_cancel_word(
     user: User, conversation_id: UUID, text: str, *, source: str, client_id: str | None
 ) -> Received | None:
-    """Cancel the active turn, or else detached sub-agents; return None if nothing was cancelled, now or
-    just before. Idempotent by `client_id`.
+    """Cancel the active turn, or else detached sub-agents. Return None if nothing was cancelled, now or just before.
+
+    A repeated message with the same `client_id` has no further effect.
     """
     command = CancelCommand(
         user=user,
@@ -290,7 +294,9 @@ async def _answer_again(conversation_id: UUID, command: CancelCommand) -> Receiv
 
 
 async def _notify_of(receipt: CancelReceipt) -> CancelReceipt:
-    """Publish the events of what has ended, and notify the owner of running turns so that it need not wait for its poll."""
+    """Publish the events of a cancel, and notify the processes of running turns, so that they need not wait for their
+    next poll.
+    """
     if receipt.outcome is OpOutcome.ACCEPTED:
         checkpoint("after_cancel_stored")
     await notify(receipt.notifications, notify_owner=runtime.notify_owner)
@@ -354,7 +360,7 @@ def _enqueue(
     *,
     language: str | None,
 ) -> queue.Enqueued:
-    with override(language):  # error messages are shown to the writer
+    with override(language):  # the writer sees the error messages
         writer = identified(user)
         _check_message(message)
         return queue.enqueue(

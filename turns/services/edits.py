@@ -41,7 +41,7 @@ async def edit_conversation(
     is_pinned: bool | None = None,
     agent: str | None = None,
 ) -> ConversationSummary:
-    """Rename a conversation, pin it, or choose the agent that answers from now on. None leaves a value as it is.
+    """Rename a conversation, pin it, or choose the agent that answers from now on. A value of None changes nothing.
 
     Raises:
         ConversationNotFound, MessageRejected, AgentUnavailable, NotAllowed
@@ -70,7 +70,7 @@ async def delete_conversation(
 
 @shielded
 async def forget_user(*, user_id: Any, by: AbstractBaseUser, why: str) -> None:
-    """Forget a person: remove their content, and rename them in the remaining records.
+    """Forget a person: remove their content, and replace their name in the remaining records.
 
     Raises: NotAllowed: `by` may not forget this person.
     """

@@ -1,4 +1,7 @@
-"""Access control. The user is read again for every action, because a socket may outlive a sign-out (sync ORM)."""
+"""Access control. The user is read again for every action, because a socket may outlive a sign-out.
+
+The functions here use the synchronous ORM.
+"""
 
 from collections.abc import Callable
 from typing import Any, cast
@@ -14,7 +17,7 @@ from turns.models import Conversation, Turn
 
 User = AbstractBaseUser | AnonymousUser
 Asker = User | Callable[[], User]
-"""The user, or a function that determines the user in the database thread."""
+"""The user, or a function that determines the user in a database thread."""
 
 
 def identified(asker: Asker) -> User:
@@ -56,7 +59,7 @@ def turn_for(user: User, turn_id: UUID, *, permission: str | None = None) -> Tur
 
 
 def turn_of(fresh: AbstractBaseUser, turn_id: UUID, *, permission: str | None = None) -> Turn:
-    """Do the same as `turn_for`, for a user whose row was just read."""
+    """Return a turn as `turn_for` does, but for a user whose row was just read."""
     turn = Turn.objects.select_related("conversation").filter(pk=turn_id).first()
     if (
         turn is None

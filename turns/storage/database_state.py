@@ -1,4 +1,7 @@
-"""Explains why a database cannot be used, so that a start fails with advice instead of a traceback (sync ORM)."""
+"""Explains why a database cannot be used, so that a start fails with advice instead of a traceback.
+
+The functions here use the synchronous ORM.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -39,7 +42,7 @@ def problem(*, is_own: bool = False) -> str:
     """
     connection = database_connection()
     try:
-        with atomic(), connection.cursor() as cursor:  # for a file, this takes the write lock
+        with atomic(), connection.cursor() as cursor:  # with SQLite, this acquires the write lock
             if _takes_no_writes(cursor):
                 return f"The database {_name()} takes no writes: it is read-only now. Let DATABASES name the one that does."
             tables = set(connection.introspection.table_names(cursor))

@@ -1,4 +1,7 @@
-"""The two permission groups for the people who run a site, created once after their migration (sync ORM)."""
+"""The two permission groups for the people who run a site, created once after their migration.
+
+The functions here use the synchronous ORM.
+"""
 
 from collections.abc import Iterable
 from typing import Any
@@ -10,7 +13,8 @@ from django.db import router
 from django.db.models import Q
 from django.utils.translation import gettext_noop
 
-FIRST_MIGRATION = ("turns", "0001_initial")  # only then, so that a deleted group stays deleted
+# The groups are created only after this migration, so that a deleted group stays deleted.
+FIRST_MIGRATION = ("turns", "0001_initial")
 
 _METADATA = (
     "governance.export",

@@ -1,6 +1,7 @@
-"""The version of a history: processes may use their cached copy until it changes (sync ORM).
+"""The version of a history: processes may use their cached copy until it changes.
 
-This module alone also records changes to content that models have already read.
+Changes to content that models have already read are recorded only in this module. The functions here use the
+synchronous ORM.
 """
 
 from collections.abc import Collection

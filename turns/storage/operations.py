@@ -1,4 +1,7 @@
-"""Operations: client requests with their own ids, so that a repeated request gets the same answer (sync ORM)."""
+"""Operations: client requests with their own ids, so that a repeated request gets the same response.
+
+The functions here use the synchronous ORM.
+"""
 
 from enum import StrEnum
 from uuid import UUID
@@ -17,7 +20,7 @@ class OpOutcome(StrEnum):
 
 
 def begin(turn: Turn, op_id: str | None) -> OpOutcome | None:
-    """Record an operation as accepted before its effect; return its outcome if it is repeated.
+    """Record an operation as accepted before it takes effect. Return its outcome if it is a repeated one.
 
     An id that was used for another turn is ignored, because a cancel must never be reported as done without effect.
     """

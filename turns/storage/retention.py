@@ -1,7 +1,8 @@
-"""Deletes data that is older than its retention, in small batches, so that others need not wait (sync ORM).
+"""Deletes data that is older than its retention, in small batches, so that other work need not wait.
 
 The content of an ended turn is deleted: its messages, its tool calls with their results, its events. Its row is kept as
-a record of what ran and who ended it, with its cancel requests, repairs and decisions.
+a record of what ran and who ended it, with its cancel requests, repairs and decisions. The functions use the
+synchronous ORM.
 """
 
 import time
@@ -117,7 +118,7 @@ def _count_of(model: type[Model]) -> Subquery:
 
 @dataclass(slots=True)
 class Pruned(ContentCounts):
-    """The amounts deleted, or to be deleted."""
+    """The numbers of rows and files that were deleted, or that would be."""
 
     conversations: int = 0
     processes: int = 0
@@ -136,10 +137,10 @@ def prune(
 ) -> Pruned:
     """Delete the contents of turns that ended longer ago than `older_than`, by the database's clock.
 
-    Conversations that people deleted that long ago are removed with all records; with `with_conversations`,
-    conversations that were idle since are removed as well. Files that were not sent within a day are removed too.
-    `pause` is the number of seconds between batches. `report` gets the progress and the total. It can be interrupted
-    and run again at any time.
+    Conversations that people deleted that long ago are removed with all records. With `with_conversations`,
+    conversations that have been idle for that long are removed as well. Files that were not sent within a day are
+    removed too. `pause` is the number of seconds between batches. `report` is called with the numbers so far and the
+    planned ones. The deletion can be interrupted and run again at any time.
     """
     before = database_now() - older_than
     if not is_dry_run:
@@ -153,7 +154,7 @@ def prune(
         for _batch in _delete(before, levels, pruned):
             report(pruned, planned)
             time.sleep(pause)
-    finally:  # it may be interrupted
+    finally:  # even if the deletion is interrupted
         if counts := {name: count for name, count in asdict(pruned).items() if count}:
             activity.record("deletion", "prune", changes=counts)
     return pruned
@@ -180,7 +181,7 @@ def _count(before: datetime, idle: Sequence[UUID]) -> Pruned:
 
 
 def _delete(before: datetime, levels: Iterable[Sequence[UUID]], pruned: Pruned) -> Iterator[None]:
-    """Delete batch by batch, and add each to `pruned`."""
+    """Delete the data batch by batch, and add the numbers of each batch to `pruned`."""
     for level in levels:
         for start in range(0, len(level), BATCH):
             few = level[start : start + BATCH]
@@ -242,7 +243,7 @@ def _delete_below_deleted() -> None:
 
 
 def _idle_conversations(before: datetime, *, only_deleted: bool) -> list[list[UUID]]:
-    """Return conversations that were idle since a time, those of sub-agents before their parents."""
+    """Return the conversations that have been idle since a time, those of sub-agents before their parents."""
     active = Turn.objects.filter(conversation=OuterRef("pk"), status__in=ACTIVE_STATUSES)
     idle = Conversation.objects.filter(~Exists(active), updated_at__lt=before)
     if only_deleted:
@@ -266,10 +267,10 @@ def _depth(conversation_id: UUID, parents: Mapping[UUID, UUID | None]) -> int:
 
 
 def empty_conversations(conversation_ids: Collection[UUID]) -> Iterator[None]:
-    """Delete the contents of conversations. Yields after each piece, so that other work can run in between.
+    """Delete the contents of conversations. Yield after each piece, so that other work can run in between.
 
     Rows of turns, calls, cancels, repairs and decisions are kept. The title, which comes from the first message, is
-    deleted last. A conversation without one is therefore empty, except for later turns.
+    deleted last. A conversation without a title is therefore empty, except for later turns.
     """
     for conversation_id in conversation_ids:
         full = Q(conversation=conversation_id) & (_HAS_CONTENTS | ~Q(conversation__title=""))
@@ -307,7 +308,7 @@ def _delete_texts(turn_ids: Sequence[UUID], **facts: Any) -> int:
 
 
 def _delete_summaries(conversation_ids: Collection[UUID]) -> None:
-    """Delete the summaries of these conversations, because each has content of the turns before it."""
+    """Delete the summaries of these conversations, because each contains content of earlier turns."""
     turns = Turn.objects.filter(conversation__in=conversation_ids).exclude(summary="")
     for turn_id in list(turns.values_list("pk", flat=True)):
         events = Event.objects.filter(turn=turn_id, type=PromptChanged.type)
@@ -320,7 +321,7 @@ def _delete_summaries(conversation_ids: Collection[UUID]) -> None:
 def _delete_events(turn_ids: Sequence[UUID]) -> Iterator[int]:
     """Delete the events of turns, and yield the number per piece.
 
-    Events are not part of the history; a page that was disconnected for so long gets a snapshot instead.
+    Events are not part of the history. A page that was disconnected for so long receives a snapshot instead.
     """
     rows: QuerySet[Event] = Event.objects.filter(turn__in=turn_ids).order_by()
     while piece := list(rows.values_list("pk", flat=True)[:PIECE]):

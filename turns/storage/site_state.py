@@ -1,4 +1,7 @@
-"""The state of the whole site, read with a few short queries along indexes (sync ORM)."""
+"""Reads the state of the whole site with a few short queries that use indexes.
+
+The functions here use the synchronous ORM.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,9 +21,11 @@ MOST_LOST = 100  # maximum of recently lost processes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteState:
-    """Active turns by status, questions to people with the time of the oldest, and processes.
+    """The state of the whole site: active turns by status, open questions to people with the time of the oldest, and
+    processes.
 
-    `processes` have not ended. `lost` processes died or went silent within the last hour, newest first.
+    `processes` are those that have not ended. `lost` are those that died or went silent within the last hour, the
+    latest first.
     """
 
     at: datetime

@@ -1,6 +1,7 @@
-"""The row of a turn (sync ORM): read under the lock that protects a live turn, which is its conversation's row.
+"""Reads the row of a turn under the lock that protects a live turn: the lock of its conversation's row.
 
-The final status of a turn is written here only, by `write_final`, whatever ended it (invariant 4).
+The final status of a turn is written only here, by `write_final`, whatever ended the turn (invariant 4). The functions
+use the synchronous ORM.
 """
 
 from collections.abc import Iterable
@@ -84,7 +85,8 @@ def lock_live_turn(turn_id: UUID, *, epoch: int) -> Any:
 def lock_ending_turn(turn_id: UUID, *, epoch: int | None, waits: bool) -> Any:
     """Lock and return a turn to end, with everything that may have to end with it, and the database's time.
 
-    Without `epoch`, any epoch matches. Return None also if the conversation is locked and `waits` is False.
+    Without `epoch`, any epoch matches. Return None if the turn is not live or has another epoch, or if its conversation
+    is locked and `waits` is False.
     """
     return _locked(_ending(turn_id), turn_id, epoch=epoch, waits=waits)
 
@@ -105,8 +107,8 @@ def read_turns_to_cancel(turn_ids: Iterable[UUID]) -> "list[Any]":
 def _locked(
     rows: "QuerySet[Turn]", turn_id: UUID, *, epoch: int | None = None, waits: bool = True
 ) -> Turn | None:
-    # Databases with row locks need a separate statement, because a statement that waits has started to read before the
-    # lock.
+    # Databases with row locks need a separate statement for the lock, because a statement that waits for a lock may
+    # return other rows as they were before.
     locks = database_connection().features.has_select_for_update
     if locks and not log.lock_of(turn_id, waits=waits):
         return None
@@ -127,11 +129,11 @@ def write_final(
     at: datetime,
     descendants: int = 0,
 ) -> list[TurnEvent]:
-    """Give a turn of a locked conversation its final status, and return its last events; empty if it has changed
-    since.
+    """Set the final status of a turn in a locked conversation. Return its last events, or an empty list if it has
+    changed since it was read.
 
-    Steps and usage are taken from `turn`. The epoch increases, so later writes of its runner are refused. `descendants`
-    is the number of turns cancelled with it.
+    The steps and the usage of `turn` are stored too. The epoch increases, so later writes of the turn's runner are
+    refused. `descendants` is the number of turns cancelled with it.
     """
     check_transition(TurnStatus(turn.status), ending.status)
     cause = ending.cancellation

@@ -52,7 +52,7 @@ class FinishedCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedTurn:
-    """A turn that has ended. `answer` is the agent's text, `events` are the events that pages received."""
+    """A turn that has ended. `answer` is the agent's text, and `events` are the events that pages received."""
 
     id: UUID
     conversation_id: UUID
@@ -94,7 +94,7 @@ async def arun_turn(
         replies: one list of items for each request to the chat model. They replace the agent's chat model.
         user: the user who sends the message.
         message: the message.
-        agent: the name of the agent; empty = the default agent.
+        agent: the name of the agent. If it is empty, the default agent answers.
         conversation_id: the conversation of an earlier turn, to continue it.
         cancel_on: the type of an event, such as "tool_start". The user cancels the turn at the first such event.
         approve: the user's decision on each call that needs approval.
@@ -138,7 +138,7 @@ async def arun_turn(
 
 
 run_turn = async_to_sync(arun_turn)
-"""The same for synchronous tests."""
+"""Run a turn like `arun_turn`, from a synchronous test."""
 
 
 class _Person:

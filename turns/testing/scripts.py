@@ -59,7 +59,7 @@ def partial_call(id: str, name: str = "", *, arguments: str = '{"pa') -> ToolCal
 
 
 def gate(opening: asyncio.Event | None = None, *, ignores_cancel: bool = False) -> Gate:
-    """Return a place where the reply waits for an event; without an event it waits forever."""
+    """Return a place where the reply waits for an event. Without `opening`, it waits forever."""
     return Gate(opening or asyncio.Event(), ignores_cancel=ignores_cancel)
 
 

@@ -1,8 +1,8 @@
-"""Children: turns of sub-agents, each started by a tool call of another turn (C10, T10; sync ORM).
+"""Children: turns of sub-agents, each started by a tool call of another turn (C10, T10).
 
 A child is an ordinary turn in a separate conversation of the parent's owner. It is created under the lock of the
 parent's conversation, so nothing starts after a cancel of the parent, and the cancel finds everything that started
-before.
+before. The functions here use the synchronous ORM.
 """
 
 from dataclasses import dataclass, field
@@ -37,7 +37,8 @@ class ChildRefused(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """The tool call that starts a sub-agent; `time_left` is how many seconds its turn has left, None = no limit.
+    """The tool call that starts a sub-agent. `time_left` is the number of seconds that its turn has left; None means
+    that there is no limit.
 
     `conversation_id` is the id of the sub-agent's new conversation, and makes a repeated start idempotent.
     """
@@ -51,7 +52,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Child:
-    """A started turn, with the events to publish."""
+    """The turn of a started sub-agent, with the events to publish."""
 
     turn_id: UUID
     conversation_id: UUID
@@ -60,9 +61,9 @@ class Child:
 
 
 def start(origin: Origin, *, agent: str, message: str, is_detached: bool) -> Child:
-    """Queue a sub-agent's turn, one per call.
+    """Queue a sub-agent's turn. A call can start only one, so a repeated request returns the same turn.
 
-    Raise `ChildRefused` with a sentence for the model if it is not allowed.
+    Raise `ChildRefused` with a sentence for the model if the sub-agent is not allowed.
     """
     text = _checked(message)
     with atomic():
@@ -114,7 +115,7 @@ def start(origin: Origin, *, agent: str, message: str, is_detached: bool) -> Chi
 
 
 def _started_before(origin: Origin) -> Child | None:
-    """Return a child that was already started by a call whose response was lost."""
+    """Return the child if the call has already started it, because the response to the first attempt may be lost."""
     turn = Turn.objects.filter(conversation=origin.conversation_id).first()
     if turn is None:
         return None
@@ -202,7 +203,9 @@ def _find(name: str, *, user_id: Any) -> Agent:
 
 
 def _limit_ms(own_ms: int | None, time_left: float | None) -> int | None:
-    """Return the agent's own limit, at most the parent's remaining time, which includes the report (T10)."""
+    """Return the time limit of a sub-agent: its agent's own, but at most the time that its parent has left, minus the
+    time for a report (T10).
+    """
     if time_left is None:
         return own_ms
     for_report = min(app_settings.REPORT_GRACE, time_left / 4)

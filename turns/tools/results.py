@@ -36,7 +36,7 @@ async def read_result(
 
 @run_in_db_thread
 def _find(scope: str, id: str) -> CallResult | None:
-    """Return a result of this conversation, unless an edit has taken its turn out of the history."""
+    """Return a result of this conversation, unless an edit has removed its turn from the history."""
     turn_id, call_id = parts_of_result_id(id)
     result = selectors.find_result(scope, group_begins=turn_id, call_id=call_id)
     if result is None:

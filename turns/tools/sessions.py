@@ -1,7 +1,8 @@
-"""The tools that start sub-agents: one waits for the answer, one does not (C10).
+"""The tools that start sub-agents, of which one waits for the answer and one does not, and the tool that ends them
+(C10).
 
-A session is a sub-agent's turn; its id is the turn's. Neither tool has its own limit, because the turns that
-they start have limits (T3, T10).
+A session is a sub-agent's turn; its id is the turn's. The tools that start turns have no limit of their own, because
+these turns have limits (T3, T10).
 """
 
 import asyncio
@@ -214,7 +215,7 @@ def _report(child: Child) -> Report | None:
 
 
 class ChildTurnWatcher:
-    """Follows a sub-agent's turn to its end in any process. `say` gets short progress texts.
+    """Follows a sub-agent's turn to its end in any process. `say` is called with short progress texts.
 
     `pause` is called when the turn starts to wait for a person, `resume` afterwards. The log is authoritative and read
     every second; events of this process trigger a read immediately.
@@ -241,7 +242,7 @@ class ChildTurnWatcher:
         self._is_over = False
 
     async def until_ended(self) -> None:
-        """Return when the turn is over or its conversation was deleted."""
+        """Wait until the turn has ended or its conversation was deleted."""
         sinks.register(self)
         try:
             while not self._is_over:
@@ -264,7 +265,7 @@ class ChildTurnWatcher:
             self._wakeup.set()
 
     def push(self, conversation_id: UUID, delta: dict[str, Any]) -> None:
-        """Treat a piece of text as a sign of life."""
+        """Report that the sub-agent is writing, because it has streamed a piece of text."""
         if conversation_id == self._conversation_id:
             self._say(texts.WRITING)
 
@@ -312,8 +313,8 @@ def _progress_text(event: dict[str, Any]) -> str:
 def _read(
     turn_id: UUID, conversation_id: UUID, after: int
 ) -> tuple[list[log.WireEvent], int, bool, bool]:
-    """Return a turn's new events, the length of its unfinished answer, whether a person is asked, and whether it
-    exists.
+    """Return a turn's new events, the length of its unfinished answer, whether it waits for a person, and whether the
+    turn exists.
     """
     events = log.read(conversation_id, after=after)
     streaming = Message.objects.filter(turn=turn_id, is_streaming=True).first()
@@ -323,7 +324,7 @@ def _read(
 
 
 def _asks_a_person(turn_id: UUID) -> bool:
-    """Whether a call of the turn, or of a sub-agent that it waits for, waits for a person."""
+    """Return whether a call of the turn, or of a sub-agent that it waits for, waits for a person."""
     turns = [turn_id]
     while turns:
         if approval_store.asks_a_person(str(pk) for pk in turns):

@@ -85,7 +85,7 @@ def _status(call: CallRow) -> str:
 
 
 def _limit(call: CallRow) -> str:
-    """Return the limit of a call that is running or reached it."""
+    """Return the limit of a call if the call is running or has reached the limit."""
     if call.limit_reached == Limit.IDLE and call.idle_timeout_ms:
         return f", idle limit {format_duration(call.idle_timeout_ms)}"
     matters = not CallStatus(call.status).is_terminal or call.error_type == ErrorType.TIMEOUT
@@ -99,7 +99,9 @@ def _describe_timeouts(health: ScopeHealth) -> Iterator[str]:
 
 
 def _judge(health: ScopeHealth) -> str:
-    """Return the health as text: degraded if calls could not be stopped. Ordinary failures do not degrade it."""
+    """Return the health as text. It is degraded if calls timed out, were abandoned or were interrupted, but not by
+    ordinary failures.
+    """
     problems = (
         (health.by_error_type.get(ErrorType.TIMEOUT, 0), "timeouts"),
         (health.by_status.get(CallStatus.ABANDONED, 0), "abandoned"),

@@ -1,4 +1,4 @@
-"""Anthropic's Messages API."""
+"""Creates models that use Anthropic's Messages API."""
 
 import json
 import re
@@ -19,8 +19,8 @@ from pydantic_ai.tools import RunContext, ToolDefinition
 
 from turns.chat_models.vendors.thoughts import BindsThoughts, KeepsMessagesApart
 
-# The API refuses the whole request for one tool with a property name that does not match. Its documentation does not say
-# so. According to these reports, only the properties at the top level are checked, not nested ones:
+# The API refuses the whole request if one tool has a property name that does not match this pattern. Its documentation
+# does not say so. According to these reports, only the properties at the top level are checked, not nested ones:
 # https://github.com/aws-solutions-library-samples/accelerated-intelligent-document-processing-on-aws/issues/709
 # https://github.com/decocms/studio/pull/6874
 _PROPERTY_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
@@ -47,8 +47,8 @@ class _Model(BindsThoughts, KeepsMessagesApart, AnthropicModel):
         model_request_parameters: ModelRequestParameters,
         run_context: RunContext[Any] | None = None,
     ) -> AsyncGenerator[StreamedResponse]:
-        """If no tool is offered, offer those of earlier calls without letting the model call them, because the API
-        refuses a history with calls but without tools.
+        """Send a request. If no tool is offered, offer those of earlier calls without letting the model call them,
+        because the API refuses a history with calls but without tools.
 
         The cache retention is passed as the vendor's own setting, because that overrides pydantic-ai's common one.
         """

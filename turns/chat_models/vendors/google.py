@@ -1,4 +1,4 @@
-"""Google's Gemini API."""
+"""Creates models that use Google's Gemini API."""
 
 from httpx2 import AsyncClient
 from pydantic_ai.models import Model

@@ -1,4 +1,4 @@
-"""The HTTP client of the vendors' SDKs, with a limit on the memory that a response may take."""
+"""The HTTP client of the vendors' SDKs, with a limit on the memory that a response may use."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
@@ -21,7 +21,7 @@ class Exchange:
 
     @contextmanager
     def observed(self) -> Iterator[None]:
-        """Add the responses to requests made inside the context."""
+        """Collect the responses to all requests that are made within the context."""
         token = _exchange.set(self)
         try:
             yield
@@ -64,8 +64,8 @@ async def _bound(response: Response) -> None:
 
 
 class _Bounded(AsyncByteStream):
-    """Raises `DecodingError` if a line of a stream, or an error response as a whole, is too long, because the SDKs hold it
-    in memory.
+    """A response body that raises `DecodingError` if a line of a stream, or an error response as a whole, is too long,
+    because the SDKs hold it in memory.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class _Bounded(AsyncByteStream):
         self._on_bytes = on_bytes
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        length = 0  # of the current line
+        length = 0  # bytes of the current line
         async for chunk in self._stream:
             if self._on_bytes is not None:
                 self._on_bytes()

@@ -1,4 +1,4 @@
-"""OpenAI's Responses API and chat completions, and the servers compatible with them."""
+"""Creates models that use OpenAI's Responses API or its chat completions API, which compatible servers offer too."""
 
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -77,11 +77,11 @@ class _Stream(OpenAIStreamedResponse):
 
 
 class _Calls:
-    """Gives each call of a stream a separate index."""
+    """Assigns a separate index to each call of a stream."""
 
     def __init__(self) -> None:
-        self._indexes: dict[int, int] = {}  # our index by the server's
-        self._calls: dict[int, tuple[str, str]] = {}  # id and arguments so far, by our index
+        self._indexes: dict[int, int] = {}  # the assigned index by the server's index
+        self._calls: dict[int, tuple[str, str]] = {}  # id and arguments so far, by assigned index
         self._next = 0
 
     def set_index(self, piece: ChoiceDeltaToolCall) -> None:

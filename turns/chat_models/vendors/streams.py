@@ -78,7 +78,7 @@ _NO_MODEL = re.compile(
     r"model not exist|is not a valid model id|unknown model|model ?code: does not exist",
     re.IGNORECASE,
 )
-# How servers refuse a prompt that does not fit, where pydantic-ai does not know the message: llama.cpp, LM Studio, TGI.
+# Messages about a prompt that does not fit, which pydantic-ai does not know. llama.cpp, LM Studio and TGI send them.
 _TOO_LONG = re.compile(
     r"exceed_context_size|available context size|than the context length|inputs. tokens \+ .max_new_tokens",
     re.IGNORECASE,
@@ -86,7 +86,7 @@ _TOO_LONG = re.compile(
 _DETAIL = 1_000  # characters of a provider's message
 # OpenAI's messages for a model that is available only through another of its APIs.
 _OTHER_API = re.compile(r"v1/(responses|completions)\b|not a chat model", re.IGNORECASE)
-_MOST_TOKENS = 1_000_000_000  # per answer, because the database adds up many answers
+_MOST_TOKENS = 1_000_000_000  # maximum per answer, because the database adds up many answers
 _MODEL_NAME = 200  # characters of the provider's name of the model
 _ANY_MODEL = 16_384  # tokens that every model can output; some providers refuse a limit above the model's own
 # The first match decides, so subclasses come before their base classes.
@@ -116,7 +116,7 @@ MakeModel = Callable[[AsyncClient], Model]
 
 
 def connect(make: MakeModel, subject: Subject) -> "Connection":
-    """Return a connection. Call this in a thread, because it imports modules and reads certificates."""
+    """Return a connection to a vendor. Call this in a thread, because it imports modules and reads certificates."""
     http_client = make_client()
     return Connection(make(http_client), http_client=http_client, subject=subject)
 
@@ -299,7 +299,7 @@ class _Life:
 
     @asynccontextmanager
     async def limited(self) -> AsyncGenerator[None]:
-        """Limit the time in the context; raises `TimeoutError`."""
+        """Raise `TimeoutError` if the context is not left before the timer expires."""
         try:
             async with asyncio.timeout_at(self._until) as self._timeout:
                 yield

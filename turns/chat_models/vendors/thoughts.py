@@ -24,7 +24,7 @@ class KeepsMessagesApart:
 
 
 class Thoughts:
-    """Passes on the deltas of one answer, with text between `<think>` and `</think>` as thoughts.
+    """Forwards the deltas of one answer, and converts text between `<think>` and `</think>` to thoughts.
 
     Inside code, between backticks, a tag is part of the answer. Text that may be the start of a tag is held back until
     the rest of it has arrived.
@@ -33,11 +33,11 @@ class Thoughts:
     def __init__(self) -> None:
         self._held = ""
         self._is_thinking = False
-        self._code = ""  # the backticks that will close it
+        self._code = ""  # the backticks that will close the current code
         self._has_answered = False
 
     def take(self, delta: ChatDelta) -> Iterator[ChatDelta]:
-        """Take the next delta of the answer, and yield the deltas that can be passed on now."""
+        """Accept the next delta of the answer, and yield the deltas that can be forwarded now."""
         if isinstance(delta, TextDelta):
             self._held += delta.text
             yield from self._certain()

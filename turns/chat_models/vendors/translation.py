@@ -75,8 +75,8 @@ def history_of(
     bound_from: int = 0,
     keeps_messages_apart: bool = False,
 ) -> list[ModelMessage]:
-    """Return a history that every provider accepts (H1): only strings, no blank texts, adjacent messages of a role
-    merged, unique ids.
+    """Return a history that every provider accepts (H1): it contains only strings and no blank texts, adjacent messages
+    of a role are merged, and ids are unique.
 
     A longer history begins with the same messages, so that providers can cache them. An answer of the same vendor is
     sent back unchanged if its index is `bound_from` or higher. The texts of adjacent user messages are joined,
@@ -134,7 +134,9 @@ def delta_of(event: ModelResponseStreamEvent) -> ChatDelta | None:
 
 
 def kept_of(response: ModelResponse, *, vendor: str) -> dict[str, Any] | None:
-    """Return an answer as JSON, to send it back unchanged; None if our blocks contain all of it, or it is too long."""
+    """Return an answer as JSON, so that it can be sent back unchanged. Return None if the message's blocks contain all
+    of it, or if it is too long.
+    """
     if not any(map(_has_more_than_blocks, response.parts)):
         return None
     smaller = replace(response, usage=RequestUsage(), provider_url=None)
@@ -144,7 +146,9 @@ def kept_of(response: ModelResponse, *, vendor: str) -> dict[str, Any] | None:
 
 
 def _kept_response(message: Message, *, vendor: str) -> ModelResponse | None:
-    """Return an answer unchanged. None if it is from another version or vendor, or no longer matches our blocks."""
+    """Return the stored answer unchanged. Return None if it is from another version or vendor, or no longer matches the
+    message's blocks.
+    """
     parts = message.provider_parts or {}
     if parts.get("version") != _VERSION or parts.get("vendor") != vendor:
         return None
@@ -265,8 +269,8 @@ def _in_order(
 ) -> list[ModelRequestPart]:
     """Return the results first, because every provider wants them next to their calls, then the user's content.
 
-    The content is joined to one part, because pydantic-ai makes one message of each for OpenAI. Some servers refuse two
-    messages of one role in a row, and some accept no list of texts.
+    The content is joined into one part, because pydantic-ai makes a separate message of each part for OpenAI. Some
+    servers refuse two messages of one role in a row, and some accept no list of texts.
     """
     results = [part for part in parts if not isinstance(part, UserPromptPart)]
     prompts = [part for part in parts if isinstance(part, UserPromptPart)]

@@ -1,4 +1,4 @@
-"""`manage.py forget_user`: removes a person's content, and renames them in the remaining records."""
+"""`manage.py forget_user`: removes a person's content, and replaces their name in the remaining records."""
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ class Command(BaseCommand):
         " What runs in a server is cancelled and removed by it within seconds."
     )
 
-    requires_system_checks = ()  # one check is for a sandbox, which a restricted unit lacks
+    requires_system_checks = ()  # one of them needs a sandbox, which a restricted unit lacks
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("username")

@@ -25,7 +25,7 @@ class Command(BaseCommand):
         " while the site runs, and may be interrupted and run again. Make a backup before the first time."
     )
 
-    requires_system_checks = ()  # one check is for a sandbox, which a restricted unit lacks
+    requires_system_checks = ()  # one of them needs a sandbox, which a restricted unit lacks
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--days", type=float, required=True, help="how old it may get")
@@ -52,7 +52,7 @@ class Command(BaseCommand):
         self._done, self._next_report = Pruned(), time.monotonic() + REPORT_EVERY
         try:
             while not dry_run and rollups.roll_up():
-                pass  # durations outlive their calls
+                pass  # so that durations outlive their calls
             pruned = retention.prune(
                 timedelta(days=days),
                 with_conversations=conversations,

@@ -94,13 +94,13 @@ export const EVENTS_AFTER_END = Object.freeze(["cancel_acknowledged", "history_r
  */
 
 /**
- * Who or what ended a call or a turn, and why; `by` is a person's name, or empty if the system ended it.
+ * The cause of the end of a call or a turn. `by` is the name of the person who ended it, or empty if the system did.
  *
  * @typedef {Readonly<{reason: string, source: string, by: string}>} EndedBy
  */
 
 /**
- * A turn that has ended; `notice` is the last notice that it showed. In `usage`, `context_tokens` is how many tokens of the `context_window` its last step used.
+ * A turn that has ended; `notice` is the last notice that it showed. In `usage`, `context_tokens` is the number of tokens of the `context_window` that its last step used.
  *
  * @typedef {Readonly<{turn_id: string, number: number, version: number, replaced_by: string|null, agent: string, status: "queued"|"running"|"cancelling"|"completed"|"cancelled"|"failed"|"timed_out"|"interrupted", started: boolean, user_message: string, attachments: ReadonlyArray<AttachmentContent>, source: string, ended_by: EndedBy|null, ended_by_reason: string, ended_by_source: string, error_code: string|null, error_message: string|null, prompt_change: string|null, summary: string, duration_ms: number|null, usage: Readonly<Record<string, any>>, acknowledgements: ReadonlyArray<AnsweredCancelWord>, notice: Notice|null}>} EndedTurn
  */
@@ -124,7 +124,7 @@ export const EVENTS_AFTER_END = Object.freeze(["cancel_acknowledged", "history_r
  */
 
 /**
- * How the body of an abandoned call ended (`kind`), and how long after the call's result (`after_ms`).
+ * The end of the body of an abandoned call: its `kind`, and the time since the call's result (`after_ms`).
  *
  * @typedef {Readonly<{kind: string, after_ms: number|null}>} Late
  */
@@ -202,7 +202,7 @@ export const EVENTS_AFTER_END = Object.freeze(["cancel_acknowledged", "history_r
  */
 
 /**
- * The turn of a sub-agent that a call started; the call does not wait for a detached one.
+ * The turn of a sub-agent that a call started. `is_detached` is true if the call does not wait for it.
  *
  * @typedef {Readonly<{turn_id: string, conversation_id: string, agent: string, status: "queued"|"running"|"cancelling"|"completed"|"cancelled"|"failed"|"timed_out"|"interrupted", is_detached: boolean}>} SubAgentTurn
  */
@@ -226,7 +226,7 @@ export const EVENTS_AFTER_END = Object.freeze(["cancel_acknowledged", "history_r
  */
 
 /**
- * What a call waits for. `call`: the end of the call `tool_id`. `scope`: a free slot in its conversation, which has reached its limit of simultaneous calls. `slot`: a free slot of the server, which has reached its own limit.
+ * The reason that a call waits. With the kind `call`, it waits for the end of the call `tool_id`. With `scope`, it waits for a free slot in its conversation, which has reached its limit of simultaneous calls. With `slot`, it waits for a free slot of the server, which has reached its own limit.
  *
  * @typedef {Readonly<{kind: "call"|"slot"|"scope", tool_id: string, tool_name: string}>} WaitsFor
  */
@@ -348,7 +348,7 @@ export const EVENTS_AFTER_END = Object.freeze(["cancel_acknowledged", "history_r
  */
 
 /**
- * A piece of the streaming answer; `offset` is its position in code points. It is not in the log. A piece with `offset` 0 replaces the text that you have. Ignore a piece that arrives after the `message` of its `step`, because the message contains it.
+ * A piece of the streaming answer; `offset` is its position in code points. The log does not contain such pieces. A piece with `offset` 0 replaces the text that you have. Ignore a piece that arrives after the `message` of its `step`, because the message contains it.
  *
  * @typedef {Readonly<{type: "text_delta", turn_id: string, at?: string, text: string, offset: number, step?: number}>} TextDeltaFrame
  */
@@ -360,7 +360,7 @@ export const EVENTS_AFTER_END = Object.freeze(["cancel_acknowledged", "history_r
  */
 
 /**
- * A piece of the model's reasoning; `offset` is its position in code points. It is not in the log. A piece with `offset` 0 replaces the reasoning that you have. The `message` of its `step` contains the whole reasoning. Pieces are not repeated, so a client that connects later receives only later pieces.
+ * A piece of the model's reasoning; `offset` is its position in code points. The log does not contain such pieces. A piece with `offset` 0 replaces the reasoning that you have. The `message` of its `step` contains the whole reasoning. Pieces are not repeated, so a client that connects later receives only later pieces.
  *
  * @typedef {Readonly<{type: "thought_delta", turn_id: string, at?: string, text: string, offset: number, step: number}>} ThoughtDeltaFrame
  */
@@ -368,7 +368,7 @@ export const EVENTS_AFTER_END = Object.freeze(["cancel_acknowledged", "history_r
 /** @typedef {WelcomeFrame|SnapshotFrame|MessageResultFrame|OpResultFrame|HeartbeatFrame|OverviewFrame|ProblemFrame|TextDeltaFrame|TextHtmlFrame|ThoughtDeltaFrame} AnswerFrame */
 
 /**
- * A message was accepted and its turn is queued. With `replaces`, the message replaces the message of that turn, and `version` counts the versions. The replaced turn and all later ones are dropped from the history.
+ * A message was accepted and its turn is queued. With `replaces`, the message is a new `version` of the message of that turn. The replaced turn and all later ones are dropped from the history.
  *
  * @typedef {Readonly<{type: "turn_queued", seq: number, turn_id: string, at: string, user_message: string, client_id: string|null, source: string, replaces?: string|null, version?: number, attachments?: ReadonlyArray<AttachmentContent>|null}>} TurnQueuedEvent
  */
@@ -386,7 +386,7 @@ export const EVENTS_AFTER_END = Object.freeze(["cancel_acknowledged", "history_r
  */
 
 /**
- * A cancel was accepted that ends the turn after the current step. In a snapshot, the live turn then has `ends_after_step`.
+ * A cancel was accepted that ends the turn after the current step. In a snapshot, `ends_after_step` of the live turn is then true.
  *
  * @typedef {Readonly<{type: "turn_ends_after_step", seq: number, turn_id: string, at: string, reason: string, source: string, by: string|null}>} TurnEndsAfterStepEvent
  */
@@ -416,7 +416,7 @@ export const EVENTS_AFTER_END = Object.freeze(["cancel_acknowledged", "history_r
  */
 
 /**
- * The model reads the whole conversation again in this turn, because content that it had read before has changed. With the reasons `clear`, `summary` and `cut`, the model no longer reads some old results or messages, because they do not fit into its context window. The conversation still contains them. `summary` is the text that the model reads instead of the oldest messages. In a snapshot, the turn has both as `prompt_change` and `summary`.
+ * The model reads the whole conversation again in this turn, because content that it had read before has changed. With the reasons `clear`, `summary` and `cut`, the model no longer reads some old results or messages, because they do not fit into its context window. The conversation still contains them. `summary` is the text that the model reads instead of the oldest messages. In a snapshot, the turn's `prompt_change` is the reason, and its `summary` is this text.
  *
  * @typedef {Readonly<{type: "prompt_changed", seq: number, turn_id: string, at: string, reason: "agent"|"tools"|"edit"|"repair"|"prune"|"clear"|"summary"|"cut", summary?: string}>} PromptChangedEvent
  */
@@ -434,7 +434,7 @@ export const EVENTS_AFTER_END = Object.freeze(["cancel_acknowledged", "history_r
  */
 
 /**
- * An error in a turn: a stable code and a sentence. With `wait_ms`, the request to the chat model is repeated after that time, and the turn continues. `reason` is the part of the sentence that gives the reason. A snapshot shows the event as the turn's `notice`. A live turn keeps it until the turn's next event. An ended turn without an `error_code` shows its last `error` without `wait_ms`.
+ * An error in a turn, with a stable code and a sentence. With `wait_ms`, the request to the chat model is repeated after that time, and the turn continues. `reason` is the part of the sentence that gives the reason. A snapshot shows the event as the turn's `notice`. A live turn keeps it until the turn's next event. An ended turn without an `error_code` shows its last `error` without `wait_ms`.
  *
  * @typedef {Readonly<{type: "error", seq: number, turn_id: string, at: string, code: string, message: string, reason?: string, wait_ms?: number|null}>} TurnErrorEvent
  */
@@ -470,13 +470,13 @@ export const EVENTS_AFTER_END = Object.freeze(["cancel_acknowledged", "history_r
  */
 
 /**
- * A tool call starts. If `timeout_ms` is null or 0, the call has no total limit; if `idle_timeout_ms` is null, it has no idle limit. `tool_title` is the tool's display name, and `tool_server` is its MCP server; either may be empty. `allowed_earlier_by` is the person who had already allowed the tool for the conversation, so that no question was necessary. `expected_ms` is the usual duration of the tool. If the ceiling capped the limit that the call requested, `asked_timeout_ms` is the requested limit; 0 = no limit. Every call is `cancellable`. If a call is not `interruptible`, a cancel only ends the wait for it, and its work may continue.
+ * A tool call starts. If `timeout_ms` is null or 0, the call has no total limit; if `idle_timeout_ms` is null, it has no idle limit. `tool_title` is the tool's display name, and `tool_server` is its MCP server; either may be empty. `allowed_earlier_by` is the person who had already allowed the tool for the conversation, so that no question was necessary. `expected_ms` is the usual duration of the tool. If the ceiling capped the limit that the call requested, `asked_timeout_ms` is the requested limit; 0 means that the call requested no limit. Every call is `cancellable`. If a call is not `interruptible`, a cancel only ends the wait for it, and its work may continue.
  *
  * @typedef {Readonly<{type: "tool_start", seq: number, turn_id: string, at: string, tool_id: string, tool_name: string, tool_title: string, tool_server: string, allowed_earlier_by: string, input: unknown, timeout_ms: number|null, timeout_source: string, idle_timeout_ms: number|null, cancellable: boolean, concurrency: string, position: number, expected_ms: number|null, asked_timeout_ms: number|null, interruptible: boolean, arguments: ReadonlyArray<Argument>}>} ToolStartEvent
  */
 
 /**
- * A call is alive: sent every 5 s, and when the tool reports progress. `tail` contains the last lines of its output so far.
+ * A sign that a call is alive, sent every 5 s and when the tool reports progress. `tail` contains the last lines of the call's output so far.
  *
  * @typedef {Readonly<{type: "tool_progress", seq: number, turn_id: string, at: string, tool_id: string, tool_name: string, elapsed_ms: number, status: "running", progress?: number|null, total?: number|null, message?: string|null, tail?: string|null}>} ToolProgressEvent
  */
@@ -494,13 +494,13 @@ export const EVENTS_AFTER_END = Object.freeze(["cancel_acknowledged", "history_r
  */
 
 /**
- * A call has ended: sent exactly once for every call that started. `limit_reached` is the limit that ended it, if any. `timeout_source` is the source of its total limit; `hint` and `argument` mean that the agent requested it. `result` is the beginning of a result of `result_length` characters; the full result has its own address. `images` are the images that the call has shown. `effects`: `none` = the call never started, or its tool has no side effects. `possible` = the tool has side effects, or the call is not known to have ended. `cut` = the tool has side effects, and the call was ended in the middle of them.
+ * A call has ended. The event is sent exactly once for each call, even if the call never started. `limit_reached` is the limit that ended it, if any. `timeout_source` is the source of its total limit; `hint` and `argument` mean that the agent requested it. `result` is the beginning of a result of `result_length` characters; the full result has its own address. `images` are the images that the call has shown. `effects` is `none` if the call never started, or if its tool has no side effects. It is `possible` if the tool has side effects, or if the call is not known to have ended. It is `cut` if the tool has side effects and the call was ended in the middle of them.
  *
  * @typedef {Readonly<{type: "tool_result", seq: number, turn_id: string, at: string, tool_id: string, tool_name: string, step: number, position: number, result: string, is_error: boolean, error_type: string|null, status: "pending"|"awaiting_approval"|"running"|"cancelling"|"succeeded"|"failed"|"timed_out"|"cancelled"|"denied"|"expired"|"not_started"|"abandoned"|"repaired", limit_reached: "total"|"idle"|"turn"|"approval"|null, duration_ms: number|null, ended_by: EndedBy|null, disposition: string, effects: "none"|"possible"|"cut", late: Late|null, result_length: number, images: ReadonlyArray<AttachmentContent>, timeout_source: string}>} ToolResultEvent
  */
 
 /**
- * The body of a call has ended after the call was abandoned. The call's result does not change. `kind`: the body `returned`, `raised` or was `cancelled`, or it ended with its process (`process_ended`). This event can follow `turn_end`.
+ * The body of a call has ended after the call was abandoned. The call's result does not change. `kind` says how the body ended: it `returned`, `raised` or was `cancelled`, or it ended with its process (`process_ended`). This event can follow `turn_end`.
  *
  * @typedef {Readonly<{type: "tool_settled", seq: number, turn_id: string, at: string, tool_id: string, tool_name: string, status: string, kind: string, after_ms: number|null}>} ToolSettledEvent
  */
