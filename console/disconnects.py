@@ -71,6 +71,6 @@ class DisconnectPolicyAdmin(OneRow, EditedList):
         by = editor_of(request)
         if changes := disconnects.save(values, by=by, version=form.loaded_updated_at):
             text = _(
-                "%(changes)s. This applies immediately, also to turns that already lack viewers."
+                "%(changes)s. This applies immediately, including to turns that already have no viewer."
             )
             self.message_user(request, text % {"changes": changes}, messages.INFO)

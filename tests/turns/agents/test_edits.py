@@ -131,8 +131,8 @@ def test_a_field_that_agents_do_not_have_is_a_mistake_of_the_code():
 @pytest.mark.parametrize(
     ("samples", "problem"),
     [
-        ("help", "list of texts"),
-        ([1], "list of texts"),
+        ("help", "list of strings"),
+        ([1], "list of strings"),
         (["a"] * 5, "at most 4 samples"),
         (["a" * 201], "1 to 200 characters"),
         ([" "], "1 to 200 characters"),
