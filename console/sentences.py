@@ -92,7 +92,7 @@ def call_sentence(call: Any) -> str:
 
 
 def _actor_of(turn: Turn, user: str) -> str:
-    """Return who ended the turn; for the owner, only by what means."""
+    """Return who ended the turn, and how; if it was the owner, only how."""
     actor = format_actor(turn)
     own = f"{turn.ended_by_name}, "
     return actor.removeprefix(own) if turn.ended_by_name == user else actor
