@@ -27,11 +27,7 @@ def _by_person(rows: QuerySet[Any], name: str) -> QuerySet[Any]:
     return rows.filter(by_name=name)
 
 
-_TOLD_BY_ACTION = (
-    "cancel",
-    "export",
-    "sign_in",
-)  # kinds that the label of their action already names
+_TOLD_BY_ACTION = ("cancel", "export", "sign_in")  # kinds that the action's label already names
 
 
 def _source_of(act: Activity) -> type[Model] | None:

@@ -64,9 +64,7 @@ class ForgetPage(Page):
             async_to_sync(services.forget_user)(
                 user_id=self._user.pk, by=editor_of(self.request), why=why
             )
-        except (
-            ProgrammingError
-        ):  # raised on a PostgreSQL database that is set up as in docs/howto/audit.md
+        except ProgrammingError:  # on a PostgreSQL database set up as in docs/howto/audit.md
             return self.refuse(
                 _(
                     "The site’s database role may not change the audit. Run “manage.py forget_user” with the role that owns the tables."

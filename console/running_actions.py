@@ -68,9 +68,8 @@ class RunningFilter:
         if until is not None:
             rows = rows.filter(queued_at__lte=until)
         if until is not None and self.owner:
-            rows = rows.filter(
-                started_at__lte=until
-            )  # turns that the process started later were not counted
+            # Turns that the process started later were not counted.
+            rows = rows.filter(started_at__lte=until)
         if self.user:
             rows = rows.filter(**{f"conversation__owner__{USERNAME}": self.user})
         if self.agent:
