@@ -22,8 +22,8 @@ def followed_changes(
 ) -> list[PolicyChange]:
     """Return the changes to the default limits that changed a limit of the tool, newest first.
 
-    Starting from the present `row`, the changes of both are undone one by one, to find which limits the tool had at each
-    time. The present settings and declarations are assumed for the past, too.
+    Starting from the present `row`, the changes to the tool's `own` limits and to the default limits are undone one by
+    one, to find which limits applied to the tool at each time. Settings and declarations are assumed not to have changed.
     """
     default = DefaultPolicy.objects.first()
     if default is None:
