@@ -67,7 +67,7 @@ A_DAY = "24 h"  # as people write it
 SUGGESTIONS = {
     "suggest": gettext_lazy("Suggest total limits (for all tools if none is selected)"),
     TIGHT_SUGGESTION: gettext_lazy("Suggest total limits, even below the slowest success"),
-    TRIAL: gettext_lazy("Try longer limits for a day where calls are cut off"),
+    TRIAL: gettext_lazy("Try longer limits for a day, where calls are cut off"),
 }
 ACTIONS: dict[str, tuple[Any, Any]] = {
     "allow": (gettext_lazy("Allow these tools"), {"tool_enabled": True}),

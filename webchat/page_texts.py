@@ -59,21 +59,23 @@ CHAT_TEXTS: dict[str, Promise] = {
     "history_repaired_one": _("One call had no recorded result. The history was repaired."),
     "history_repaired_other": _("{n} calls had no recorded result. The history was repaired."),
     # What the model has read, and what it thinks
-    "prompt_changed_agent": _("The agent has changed, so the model reads this conversation again."),
+    "prompt_changed_agent": _(
+        "The agent has changed, so the model reads the whole conversation again."
+    ),
     "prompt_changed_tools": _(
-        "The agent's tools have changed, so the model reads this conversation again."
+        "The agent's tools have changed, so the model reads the whole conversation again."
     ),
     "prompt_changed_prune": _(
-        "Old messages were deleted, so the model reads this conversation again."
+        "Old messages were deleted, so the model reads the whole conversation again."
     ),
     "prompt_changed_clear": _(
-        "To save room, the model no longer reads old tool results. They are still here."
+        "To save room, the model no longer reads old tool results. You can still see them here."
     ),
     "prompt_changed_summary": _(
-        "To save room, the model reads a summary instead of the oldest messages. They are still here."
+        "To save room, the model reads a summary instead of the oldest messages. You can still see them here."
     ),
     "prompt_changed_cut": _(
-        "To save room, the model no longer reads the oldest messages. They are still here."
+        "To save room, the model no longer reads the oldest messages. You can still see them here."
     ),
     "summary_of_oldest": _("Summary of the oldest messages"),
     "context_used": _("{percent} % of the model's context window is used"),
