@@ -1,4 +1,4 @@
-"""An admin site that starts with the overview and sorts its menu by task.
+"""An admin site that starts with the overview and groups its menu by task.
 
 To make it the project's admin, put `"console.admin_site.ConsoleAdminConfig"` into `INSTALLED_APPS` instead of
 `"django.contrib.admin"`. A project with its own admin site derives it from `ConsoleSite`.

@@ -325,7 +325,7 @@ class AgentAdmin(EditedList):
     )
 
     def get_queryset(self, request: HttpRequest) -> Any:
-        """Add the last use of each agent in the same query."""
+        """Return the agents with the time at which each was last used, in the same query."""
         turns = Turn.objects.filter(agent=OuterRef("name")).order_by("-queued_at")
         used = Subquery(turns.values("queued_at")[:1])
         return super().get_queryset(request).annotate(used_at=used).prefetch_related("groups")

@@ -130,7 +130,7 @@ class CancelRequestAdmin(SearchedList):
     turn_link = Column(_("turn"), _turn_link)
 
     def sentence(self, row: Any) -> str:
-        """Name the turn and the outcome."""
+        """Return a heading with the turn and the outcome."""
         words = (
             _("Cancel request for a call of %(user)s’s turn #%(number)d: %(outcome)s")
             if row.tool_id

@@ -96,7 +96,7 @@ class CallList(SearchedList):
 
 
 def _tool(call: ToolCall) -> SafeString | str:
-    """Link to the tool's page and to the changes to its limits, if the site has them."""
+    """Return links to the tool's page and to the changes to its limits, if the site has them."""
     may_see = may_open(reader_of(call), "governance_toolpolicy")
     if not may_see or call.tool_name not in tools.known():
         return call.tool_name
@@ -109,7 +109,7 @@ def _tool(call: ToolCall) -> SafeString | str:
 
 
 def _policy_change(call: ToolCall) -> SafeString | str:
-    """Link to the change of the tool's or default limits that applied to this call."""
+    """Return a link to the last change of the tool's limits, or of the default limits that it used, before this call."""
     names = {call.tool_name}
     if call.timeout_source == TimeoutSource.DEFAULT:
         names.add("")

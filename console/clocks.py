@@ -1,7 +1,7 @@
 """The times at which the clocks of turns and calls were paused for people's decisions.
 
-The clock of a turn pauses while the turn waits for a person's decision, and while it waits for a sub-agent, at any depth,
-that does. The clock of a running call also pauses while the call waits for the answers to a form.
+The clock of a turn pauses while the turn waits for a person's decision, or for a sub-agent (at any depth) that waits for
+one. The clock of a running call also pauses while the call waits for the answers to a form.
 """
 
 from collections import defaultdict

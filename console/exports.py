@@ -124,7 +124,7 @@ class Exporting:
         return len(rows), _encode(self._as_json(rows) if self._is_json else _lines(rows))
 
     def count(self, rows: int) -> None:
-        """Add to the recorded number of rows, before these rows are sent."""
+        """Add `rows` to the recorded number of rows, before these rows are sent."""
         self._record.update(rows=F("rows") + rows)
 
     def end(self) -> bytes:

@@ -145,7 +145,7 @@ def in_force_context(opts: Any, reader: Any) -> dict[str, Any]:
 
 
 def _links(reader: Any) -> Iterator[Link]:
-    """Link to the processes and to the changes to limits, if the reader may see them."""
+    """Yield links to the processes and to the changes to limits, if the reader may see them."""
     for name in ("turns_process", "governance_policychange"):
         if place := address_of_list(reader, name):
             model = apps.get_model(name.replace("_", ".", 1))

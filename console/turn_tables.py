@@ -302,6 +302,6 @@ def _was_lost(turn: Turn) -> bool:
 
 
 def _page_of(request: CancelRequest, reader: Any) -> SafeString | str:
-    """Link to the cancel's page; empty if the reader may not see it."""
+    """Return a link to the cancel's page; empty if the reader may not see it."""
     page = link("turns_cancelledturn", request.pk, _("details of the end"), reader=reader)
     return page if isinstance(page, SafeString) else ""

@@ -92,7 +92,7 @@ def _title(turn: Any) -> SafeString | str:
 
 
 def _worked_for(turn: Turn) -> SafeString | str:
-    """Link to the parent turn, with the call that started this one."""
+    """Return a link to the parent turn, with the call that started this one."""
     if turn.parent is None:
         return NOTHING
     text = f"{turn.parent.agent} · {turn.parent_tool_id}"
@@ -100,7 +100,7 @@ def _worked_for(turn: Turn) -> SafeString | str:
 
 
 def _replacement(turn: Turn) -> SafeString | str:
-    """Link to the turn that replaced this one after an edit. Replaced turns are left out of the history."""
+    """Return a link to the turn that replaced this one after an edit. Replaced turns are left out of the history."""
     if turn.replaced_by is None:
         return NOTHING
     number = str(turn.replaced_by.number)
