@@ -290,7 +290,7 @@ class TuningPage(Page):
                 row.form.shown, row.form.tool = row.durations, row.tool
 
     def _preview(self, data: Any, words: dict[str, str] | None = None) -> None:
-        """Show how the typed limits would have affected the last calls, after the `words` for each tool. Nothing is saved."""
+        """Show each tool's text in `words`, and how the typed limits would have affected its last calls. Save nothing."""
         self._bind_forms(data, is_preview=True)
         for row in self.rows:
             if row.form is not None and row.form.is_valid():
@@ -360,7 +360,7 @@ class LimitsPage(TuningPage):
 
     @cached_property
     def rows(self) -> Sequence[ToolRow]:
-        """Return the rows of this page of the list; if a form was submitted, its rows and those that cannot be edited."""
+        """Return the rows of this page; if a form was submitted, its rows and those that cannot be edited."""
         names_in_form = {
             row.name for row in self._all_rows if f"{row.name}-revision" in self.request.POST
         }

@@ -88,7 +88,7 @@ def turn_view(
 ) -> dict[str, Any]:
     """Return what the page shows of one turn.
 
-    If it waits for a person's decision, its clock is paused and the decision is shown.
+    While it waits for a person's decision, its clock is paused and its status says so.
     """
     user = turn.conversation.owner.get_username()
     begin = turn.started_at or turn.queued_at  # for a waiting turn, the time of its message

@@ -1,6 +1,6 @@
 """Search in long lists: full ids and names first, each along its own index.
 
-No search scans a table for part of a word.
+Only the search for part of a conversation's title scans a table.
 """
 
 from collections.abc import Callable, Iterable
