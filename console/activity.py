@@ -1,4 +1,4 @@
-"""Admin of the activity: the actions of people and the system, newest first."""
+"""Admin pages for the activity: the actions of people and the system, newest first."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -27,7 +27,7 @@ def _by_person(rows: QuerySet[Any], name: str) -> QuerySet[Any]:
     return rows.filter(by_name=name)
 
 
-_TOLD_BY_ACTION = ("cancel", "export", "sign_in")  # kinds whose action says the same
+_TOLD_BY_ACTION = ("cancel", "export", "sign_in")  # kinds that the action's label already names
 
 
 def _source_of(act: Activity) -> type[Model] | None:
@@ -101,7 +101,7 @@ def _why(act: Activity) -> str:
 
 
 class ActivityAdmin(SearchedList):
-    """Every action, newest first: edits, cancels, decisions, exports, deletions, staff sign-ins."""
+    """The admin list of every action, newest first: edits, cancels, decisions, exports, deletions, staff sign-ins."""
 
     content_fields = ("note",)
     export_columns = [exports.of_turns("group")]

@@ -6,7 +6,7 @@ from django.contrib import admin
 if apps.is_installed("governance") and apps.is_installed(
     "turns"
 ):  # otherwise a system check reports it
-    import governance.admin  # noqa: F401 - its pages come first, whatever the order of the apps
+    import governance.admin  # noqa: F401 - registers its pages first, whatever the order of the apps
     from console.site import register
 
     register(admin.site)

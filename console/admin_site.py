@@ -1,4 +1,4 @@
-"""An admin site that starts with the overview and sorts its menu by task.
+"""An admin site that starts with the overview and groups its menu by task.
 
 To make it the project's admin, put `"console.admin_site.ConsoleAdminConfig"` into `INSTALLED_APPS` instead of
 `"django.contrib.admin"`. A project with its own admin site derives it from `ConsoleSite`.
@@ -16,8 +16,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 APPS = ("governance", "turns", "webchat")
-# The menu by task: a key for the address, the heading, and the models. Models of our apps that are missing here are
-# reachable by links and from their app's page.
+# The menu, grouped by task. Each group has a key for its address, a heading and models. Models of Turnkeeper's apps that
+# are missing here can be reached through links and from the page of their app.
 MENU: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
     (
         "now",
@@ -50,7 +50,7 @@ MENU: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
 
 
 class ConsoleSite(AdminSite):
-    """Shows the overview to users who may view turns, and Django's index to all others."""
+    """An admin site whose index shows the overview to users who may view turns, and Django's index to all others."""
 
     def index(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
@@ -96,9 +96,10 @@ class ConsoleSite(AdminSite):
         }
 
     def _overview(self, request: HttpRequest) -> dict[str, Any]:
-        """Add the overview only to the index:
+        """Return the menu entry of the overview.
 
-        its address is a prefix of all others, so the menu would mark it as current.
+        The address of the overview is a prefix of all others, so Django would mark the entry as current on every page.
+        On other pages than the index, the address therefore has a fragment.
         """
         is_here = request.path == self._home
         return {

@@ -1,4 +1,4 @@
-"""Admin of agents: model, tools and limits. Every edit is audited and applies from the next turn.
+"""Admin pages for agents: chat model, tools and limits. Every edit is audited, and applies to turns that start later.
 
 The form detects conflicting edits, shows durations with units, and offers tools as checkboxes.
 """
@@ -45,7 +45,7 @@ from turns.models.validation import ANSWER_LIMITS, tools_problem
 from turns.selectors import translations, usage_of
 
 ALL, SOME = "all", "some"
-WIDE = {"class": "radiolist"}  # the admin's own style for labels as wide as a line
+WIDE = {"class": "radiolist"}  # the admin's own style for labels that fill a line
 DESCRIPTION_SHOWN = 90
 _GROUPS: Any = Agent._meta.get_field("groups")
 _WHAT = section(gettext_lazy("Identity"), "instructions", "chat_model", "fallback_models")
@@ -63,11 +63,11 @@ _HOW_MUCH = section(
     gettext_lazy("Limits"), "turn_timeout_ms", "step_limit", "max_parallel_calls", "token_limit"
 )
 _HOW_LONG = section(gettext_lazy("Time limit for one answer of the chat model"), *ANSWER_LIMITS)
-_HEAVY = 10_000  # tokens of tools in each request; above it the page warns
+_HEAVY = 10_000  # tokens of tools in each request, above which the page shows a warning
 
 
 class AgentForm(VersionedForm):
-    """The form of one agent. Its tools are entered in three fields: all or some, checkboxes, and further names."""
+    """The form of one agent. Three fields select its tools: all or some, checkboxes, and additional names."""
 
     editor: Editor = None
 
@@ -221,7 +221,7 @@ class AgentForm(VersionedForm):
 def _choices(
     all_tools: Iterable[OfferedTool], prefixes: Mapping[str, str]
 ) -> Iterable[tuple[Any, Sequence[tuple[str, Any]]]]:
-    """Return the tools in groups: this site's, then those of each MCP server, which can be checked as a whole."""
+    """Yield the groups of tools: those of this site, then those of each MCP server with a choice for all its tools."""
     groups: dict[str, list[tuple[str, Any]]] = {"": []}
     for server, prefix in sorted(prefixes.items()):
         whole = format_html(
@@ -257,7 +257,7 @@ def _all_of(prefix: str) -> str:
 
 
 class AgentAdmin(EditedList):
-    """The agents. Saved changes apply to turns that start afterwards."""
+    """The admin pages of the agents. Saved changes apply to turns that start afterwards."""
 
     form = AgentForm
     list_display = [
@@ -325,7 +325,7 @@ class AgentAdmin(EditedList):
     )
 
     def get_queryset(self, request: HttpRequest) -> Any:
-        """Add the last use of each agent in the same query."""
+        """Return the agents with the time at which each was last used, in the same query."""
         turns = Turn.objects.filter(agent=OuterRef("name")).order_by("-queued_at")
         used = Subquery(turns.values("queued_at")[:1])
         return super().get_queryset(request).annotate(used_at=used).prefetch_related("groups")
@@ -337,7 +337,7 @@ class AgentAdmin(EditedList):
         return self.in_words(request, fieldsets, obj)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Keep an agent's name, because conversations and other agents refer to it."""
+        """Make the name of an existing agent read-only, because conversations and other agents refer to it."""
         return [*super().get_readonly_fields(request, obj), *(["name"] if obj else [])]
 
     def get_form(
@@ -356,7 +356,7 @@ class AgentAdmin(EditedList):
         return not is_default and super().has_delete_permission(request, obj)
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-        """Explain a refused deletion; warn about agents with too many tools."""
+        """Show the list, with a warning about each agent that has too many tools. Explain a refused deletion."""
         if request.method == "GET" and self.has_view_permission(request):
             all_tools = tools.offered()
             for agent in Agent.objects.filter(is_enabled=True):
@@ -395,7 +395,7 @@ class AgentAdmin(EditedList):
         permissions=["change"], description=gettext_lazy("Make the selected agent the default")
     )
     def make_default(self, request: HttpRequest, queryset: QuerySet[Agent]) -> HttpResponse | None:
-        """Move the default to the selected agent."""
+        """Make the selected agent the default agent."""
         names = list(queryset.values_list("name", flat=True))
         if len(names) != 1:
             return self.refuse_action(request, _("Select exactly one agent."))

@@ -1,4 +1,4 @@
-"""Admin of the audit: cancel requests, cancelled turns with their results, and repairs of histories."""
+"""Admin pages for the audit: cancel requests, cancelled turns with their results, and repairs of histories."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -39,7 +39,7 @@ DEFAULT_SPAN = "30d"
 
 
 class FiguresPage(Page):
-    """A page with the charts of the last days that `draw` returns, for users who may see the list."""
+    """A page with the charts that `draw` returns for a number of recent days, for users who may see the list."""
 
     template = "console/figures.html"
 
@@ -65,7 +65,7 @@ class FiguresPage(Page):
         return {"spans": self.choices("span", spans, selection), "charts": charts}
 
 
-# Whether a request has taken effect, how fast, and with what outcome.
+# Filters by whether a cancel request has taken effect, how fast, and with what outcome.
 SettledFilter = filters.choice(
     "settled",
     _("settled"),
@@ -90,7 +90,7 @@ def _whose(request: CancelRequest) -> str:
 
 
 def _answer(request: CancelRequest) -> str:
-    """Return the message that was a cancel word, and the answer."""
+    """Return the cancel word and its acknowledgement; a dash if the request was not a cancel word."""
     row = Acknowledgement.objects.filter(request=request).first()
     return f"“{row.said}” → “{row.text}”" if row else NOTHING
 
@@ -100,7 +100,7 @@ def _turn_link(row: Any) -> SafeString | str:
 
 
 class CancelRequestAdmin(SearchedList):
-    """Every cancel request, newest first."""
+    """The admin list of every cancel request, newest first."""
 
     content_fields: ClassVar[Any] = ("answer", "note")
     export_columns = [exports.of_turns("turn_id"), exports.ANSWERS]
@@ -130,7 +130,7 @@ class CancelRequestAdmin(SearchedList):
     turn_link = Column(_("turn"), _turn_link)
 
     def sentence(self, row: Any) -> str:
-        """Name the turn and the outcome."""
+        """Return a heading with the turn and the outcome."""
         words = (
             _("Cancel request for a call of %(user)s’s turn #%(number)d: %(outcome)s")
             if row.tool_id
@@ -145,7 +145,7 @@ class CancelRequestAdmin(SearchedList):
 
 
 def _facts(rows: Sequence[Row], *, name: str, facts: Iterable[str]) -> Iterator[Row]:
-    """Return the facts about each turn's calls, with or without content."""
+    """Return, for each row, the named facts about the calls of its turn."""
     facts_by_turn: dict[str, list[Row]] = {str(row["turn_id"]): [] for row in rows}
     for call in selectors.calls_of_groups(facts_by_turn, with_content=name == "told"):
         facts_by_turn[call.group].append({fact: getattr(call, fact) for fact in facts})
@@ -153,7 +153,7 @@ def _facts(rows: Sequence[Row], *, name: str, facts: Iterable[str]) -> Iterator[
 
 
 class CancelledTurnAdmin(CancelRequestAdmin):
-    """Every cancelled turn, newest first."""
+    """The admin list of every cancelled turn, newest first."""
 
     content_fields = ("answer", "note", "told")
     export_columns = [
@@ -200,7 +200,7 @@ class CancelledTurnAdmin(CancelRequestAdmin):
         return turn_sentence(row.turn, row.calls_made)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        """Leave out the requests about a single call."""
+        """Leave out the requests to cancel a single call."""
         return super().get_queryset(request).filter(tool_id="")
 
     def get_object(
@@ -216,7 +216,7 @@ class CancelledTurnAdmin(CancelRequestAdmin):
 
 
 class RepairAdmin(SearchedList):
-    """Every repair of a history, newest first."""
+    """The admin list of every repair of a history, newest first."""
 
     export_columns = [exports.of_turns("turn_id")]
     list_display = ["at", "kind", "cause", "turn_link"]

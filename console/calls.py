@@ -1,4 +1,4 @@
-"""Admin of tool calls and approvals: limit, outcome, and who ended or decided them; read-only."""
+"""Read-only admin pages for tool calls and approvals: limits, outcomes, and who ended or decided them."""
 
 from collections.abc import Iterable
 from datetime import timedelta
@@ -61,7 +61,7 @@ _LINKS = [
 
 
 def _name(call: Any) -> SafeString:
-    """Return the tool's name, which breaks between words in a narrow column."""
+    """Return the tool's name as HTML that can break between words in a narrow column."""
     return format_html_join(SafeString("_<wbr>"), "{}", ((it,) for it in call.tool_name.split("_")))
 
 
@@ -80,7 +80,7 @@ class CallList(SearchedList):
     conversation_id = Column(gettext_lazy("conversation id"), lambda row: row.scope)
 
     def get_list_filter(self, request: HttpRequest) -> Any:
-        """Add the filters by turn. They reveal facts about turns, so they need the permission to view those."""
+        """Add the filters by turn. They reveal facts about turns, so they need the permission to view turns."""
         may_see = request.user.has_perm("turns.view_turn")
         return [*super().get_list_filter(request), *(filters.OF_CALLS if may_see else ())]
 
@@ -96,7 +96,7 @@ class CallList(SearchedList):
 
 
 def _tool(call: ToolCall) -> SafeString | str:
-    """Link to the tool's page and to the changes to its limits, if the site has them."""
+    """Return links to the tool's page and to the changes to its limits, if the site has them."""
     may_see = may_open(reader_of(call), "governance_toolpolicy")
     if not may_see or call.tool_name not in tools.known():
         return call.tool_name
@@ -109,7 +109,7 @@ def _tool(call: ToolCall) -> SafeString | str:
 
 
 def _policy_change(call: ToolCall) -> SafeString | str:
-    """Link to the change of the tool's or default limits that applied to this call."""
+    """Return a link to the last change of the tool's limits, or of the default limits that it used, before this call."""
     names = {call.tool_name}
     if call.timeout_source == TimeoutSource.DEFAULT:
         names.add("")
@@ -148,7 +148,7 @@ def _idle_limit(call: ToolCall) -> str:
 
 
 def _limit_changes(call: ToolCall) -> str:
-    """Return the old and new values with the time of each change."""
+    """Return the old and new limits of each change, with its time and origin."""
     lines = [
         (format_time(parse_datetime(change["at"])), part, _origin(change))
         for change in call.deadline_changes
@@ -158,7 +158,7 @@ def _limit_changes(call: ToolCall) -> str:
 
 
 def _moved(change: dict[str, Any]) -> list[str]:
-    """Return what a change modified: the total limit, the idle limit, or both."""
+    """Return one line for each limit that the change modified: the total limit, the idle limit, or both."""
     before, after = change.get("from_idle_ms"), change.get("to_idle_ms")
     is_idle = before != after
     lines = []
@@ -175,7 +175,7 @@ def _origin(change: dict[str, Any]) -> str:
 
 
 def _late(call: ToolCall) -> str:
-    """Return what the body did after the call's outcome."""
+    """Return how the body of an abandoned call ended, and how long after the call's outcome."""
     if not call.late_kind:
         return NOTHING
     if call.late_kind == UNWATCHED:
@@ -187,7 +187,7 @@ def _late(call: ToolCall) -> str:
 
 
 class ToolCallAdmin(CallList):
-    """Every tool call, newest first."""
+    """The admin list of every tool call, newest first."""
 
     content_fields = (
         "input_text", "result_text", "progress_text", "late_result", "input", "result", "progress", "images", "detail",
@@ -322,7 +322,7 @@ TookFilter = filters.choice(
 
 
 def _decision(question: Approval) -> str:
-    """Return the decision's label; a late decision had no effect."""
+    """Return the label of the decision, marked if it came too late to have an effect."""
     if not question.decision:
         return _("waiting for a person")
     decision: str = question.get_decision_display()
@@ -342,7 +342,7 @@ def _took(question: Approval) -> str:
 
 
 class ApprovalAdmin(CallList):
-    """Every question, newest first."""
+    """The admin list of every request for approval, newest first."""
 
     content_fields = ("input_text", "input", "host", "reason")
     usual_values: ClassVar[Any] = {"remember": False}

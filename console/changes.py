@@ -1,4 +1,4 @@
-"""Admin of the audit of edits (limits, agents, servers, policies), deletions and exports."""
+"""Admin pages for the audit of edits (limits, agents, servers, policies), deletions and exports."""
 
 from typing import Any, ClassVar
 
@@ -15,7 +15,7 @@ from governance.models import Export, PolicyChange
 
 
 class ChangeList(HistoryList):
-    """Edits of one kind of row, newest first."""
+    """The base of the admin lists of edits, one for each kind of row; the newest edit is first."""
 
     list_display: Any = ("at", "action", "summary", "by_name")
     fields: ClassVar[Any] = list_display
@@ -26,7 +26,7 @@ class ChangeList(HistoryList):
 
 
 def _limits_of(change: PolicyChange) -> SafeString | str:
-    """Link to the tool's page, or to the default limits."""
+    """Return a link to the tool's page, or a label for the default limits."""
     if not change.tool_name:
         return _("all tools (default limits)")
     reader, name = reader_of(change), change.tool_name
@@ -35,7 +35,7 @@ def _limits_of(change: PolicyChange) -> SafeString | str:
 
 
 class PolicyChangeAdmin(ChangeList):
-    """Every edit of a limit."""
+    """The admin list of every edit of a limit."""
 
     list_display = ["at", "what", "action", "summary", "by_name", "why", "version"]
     search_fields = ["tool_name", "by_name"]
@@ -75,7 +75,7 @@ class DisconnectPolicyChangeAdmin(ChangeList):
 
 
 class ConversationChangeAdmin(ChangeList):
-    """Every deletion of a conversation."""
+    """The admin list of every deletion of a conversation."""
 
     list_display = fields = ("at", "conversation_id", "by_name")
     list_filter = [time_filter("at")]
@@ -84,7 +84,7 @@ class ConversationChangeAdmin(ChangeList):
 
 
 def _chosen(export: Export) -> str:
-    """Return the search and the filters; search terms only for users who may see content."""
+    """Return the search and the filters of an export. Only users who may see content see the search terms."""
     terms = export.terms if reader_of(export).has_perm("governance.view_content") else {}
     parameters = (export.filters | terms).items()
     return ", ".join(f"{name}={'|'.join(values)}" for name, values in parameters) or NOTHING
@@ -96,7 +96,7 @@ def _finished(export: Export) -> SafeString | str:
 
 
 class ExportAdmin(HistoryList):
-    """Every export of a list, newest first."""
+    """The admin list of every export, newest first."""
 
     content_fields = ("terms",)
     list_display = fields = (

@@ -1,4 +1,4 @@
-"""Charts as SVG, drawn by a template on the server: no script, with colors from the style sheet.
+"""Charts as SVG, drawn by a template on the server, without scripts and with the colors of the style sheet.
 
 This module computes positions. Each chart is accompanied by a table with the same numbers.
 """
@@ -27,19 +27,19 @@ from turns.models.labels import repair_causes
 
 WIDTH, HEIGHT = 720, 220
 LEFT, RIGHT, TOP, BOTTOM = 44, 12, 22, 26
-BINS_OF_A_BAR = 8  # half a doubling
+BINS_OF_A_BAR = 8  # a bar spans half a doubling of the duration
 TICKS_MS = (1, 10, 100, 1_000, 10_000, 60_000, 600_000, 3_600_000, 86_400_000)
 _BREADTH, _DEPTH = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
 _MARK_GAP = 3
 _LABEL_ROOM = 48  # between the starts of two axis labels
 _PATTERNS = ("ended", "cut", "other")
-PROMISED_MS = 1_000  # within which a cancel must take effect
+PROMISED_MS = 1_000  # the time within which a cancel must take effect
 _LABELS = 8  # approximate number of day labels under a chart
 
 
 @dataclass(kw_only=True)
 class Chart:
-    """A chart with its texts, and shapes in drawing order.
+    """A chart: its texts, and its shapes in drawing order.
 
     A chart with links has the role `group`, because screen readers cannot reach the parts of an image. If a daily chart
     is wider than the screen, it is scrolled to the last day.
@@ -71,7 +71,7 @@ class Chart:
         self.draw("text", x=x, y=y, words=words)
 
     def under(self, x: float, words: str) -> None:
-        """Add text along the axis; at the right end it ends with the axis, because the edge would cut it off."""
+        """Add text below the axis. Near its right end, the text ends where the axis ends, so that the edge cuts nothing off."""
         is_end = x > self.right - _LABEL_ROOM
         place = self.right if is_end else x
         self.draw("text", x=place, y=self.height - 8, words=words, is_end=is_end)
@@ -114,7 +114,7 @@ def _y(share: float) -> float:
 
 
 def histogram(durations: CallDurations, *, limit_ms: int) -> Chart | SafeString:
-    """Draw the durations of calls on a logarithmic axis, with the limit, the p95 and the timeouts."""
+    """Return a chart of the durations of calls on a logarithmic axis, with the limit, the p95 and the timeouts."""
     counts = _counts(durations)
     bars = sorted({bar for of_end in counts.values() for bar in of_end})
     if not bars:
@@ -161,7 +161,7 @@ def _draw_histogram(
         chart.stack(x(bar), x(bar + 1) - x(bar), parts, most)
     for name, span, label in lines:
         left = x(_bar_position(span))
-        is_late = left > WIDTH * 0.75  # its label goes on the side that has room
+        is_late = left > WIDTH * 0.75  # so its label is drawn on the left, where there is room
         chart.draw("line", name=name, x=left, y=TOP - 8, until=chart.floor)
         chart.draw(
             "text",
@@ -205,7 +205,7 @@ def _histogram_text(durations: CallDurations, *, limit_ms: int, usual: int | Non
     }
 
 
-_LEGEND = {  # by the bars' class
+_LEGEND = {  # by the CSS class of the bars
     "ended": gettext_lazy("Ended on their own"),
     "cut": gettext_lazy("Timed out at the tool’s limit"),
     "other": gettext_lazy("Timed out at another limit"),
@@ -253,7 +253,7 @@ def timeouts_by_day(days: Sequence[Day], marks: Iterable[Mark]) -> Chart:
         left, right = _x(place / len(days)), _x((place + 1) / len(days))
         parts = [(_class_of(end), day.ends[end], f"{day.ends[end]} {words[end]}") for end in ends]
         chart.stack(left, right - left, parts, max(most, 1))
-        if (len(days) - 1 - place) % 7 == 0:  # the last day has a label
+        if (len(days) - 1 - place) % 7 == 0:  # labels every seventh day, counted back from the last
             chart.under(left, _day(day.date))
     places = {day.date: place for place, day in enumerate(days)}
     for mark in marks:
@@ -267,7 +267,7 @@ def timeouts_by_day(days: Sequence[Day], marks: Iterable[Mark]) -> Chart:
 def cancel_latency(days: int) -> list[Chart]:
     """Return one chart per source, with the daily median and p99 of the time until a cancel took effect (B5).
 
-    Cancels after the step are left out, because they wait by design.
+    Cancels that take effect only after the current step are left out, because they wait by design.
     """
     dates = _days(days)
     requests = CancelRequest.objects.filter(
@@ -307,7 +307,7 @@ def _latency_of(source: str, times: dict[date, list[int]], dates: Sequence[date]
     )
     most = max(
         *everything, PROMISED_MS
-    )  # the same scale for all, unless one is slower than promised
+    )  # all charts have the same scale, unless a cancel took longer than promised
     _draw_days(chart, dates, format_span(most))
     promised = _y(PROMISED_MS / most)
     chart.draw("across", name="limit", y=promised)
@@ -383,7 +383,7 @@ def _repairs_since(day: date) -> defaultdict[date, Counter[str]]:
 
 
 def percentile(values: Sequence[int], percent: int) -> int | None:
-    """Return the value at the nearest rank; None without values."""
+    """Return a percentile by the nearest-rank method; None if there are no values."""
     ordered = sorted(values)
     return ordered[-(-len(ordered) * percent // 100) - 1] if ordered else None
 

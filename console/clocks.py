@@ -1,7 +1,7 @@
 """The times at which the clocks of turns and calls were paused for people's decisions.
 
-A clock pauses while its turn asks, and while it waits for a sub-agent that asks, at any depth. The clock of a running
-call also pauses while the call waits for the answers of a form.
+The clock of a turn pauses while the turn waits for a person's decision, or for a sub-agent (at any depth) that waits for
+one. The clock of a running call also pauses while the call waits for the answers to a form.
 """
 
 from collections import defaultdict
@@ -28,7 +28,7 @@ class Pauses:
         return any(until is None for _since, until in self.spans)
 
     def lasted(self, at: datetime) -> timedelta:
-        """Return the total time in pauses until `at`; overlaps are counted once."""
+        """Return the total time spent in pauses until `at`; times that overlap are added only once."""
         total, covered = timedelta(), None
         for begin, end in sorted((since, until or at) for since, until in self.spans):
             begin = begin if covered is None else max(begin, covered)
@@ -38,7 +38,7 @@ class Pauses:
 
 
 class ClockPauses:
-    """The pauses of some turns and their calls, read with one query per level of sub-agents."""
+    """The pauses of the given turns and their calls, read with one query per level of sub-agents."""
 
     def __init__(self, turns: Iterable[Any]) -> None:
         stopped = _stopped_by([turn.pk for turn in turns])
@@ -56,7 +56,10 @@ class ClockPauses:
 
 
 def _stopped_by(turns: Sequence[UUID]) -> dict[UUID, set[Key]]:
-    """For each of these turns and their waited-for descendants, return the clocks that pause while it asks."""
+    """Return the clocks that pause while a turn waits for a decision, by turn.
+
+    The keys are these turns, and the descendants for which they wait.
+    """
     stopped = {turn: {(turn, "")} for turn in turns}
     level: Sequence[UUID] = turns
     while level:

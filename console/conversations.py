@@ -1,4 +1,4 @@
-"""Admin of conversations and their attachments. Messages are on the pages of their turns."""
+"""Admin pages for conversations and their attachments. Messages are shown on the pages of their turns."""
 
 from collections.abc import Iterable
 from typing import Any, ClassVar
@@ -51,7 +51,7 @@ def _part_of_title(rows: QuerySet[Any], term: str) -> QuerySet[Any]:
 
 
 class ConversationAdmin(SearchedList):
-    """Every conversation, newest first."""
+    """The admin list of every conversation, newest first."""
 
     content_fields = ("title",)
     usual_values: ClassVar[Any] = {"attended_number": 0}
@@ -87,7 +87,7 @@ class ConversationAdmin(SearchedList):
         return [forget, *super().get_urls()]
 
     def forget_view(self, request: HttpRequest, user_id: str) -> HttpResponse:
-        """Show the page that forgets a person."""
+        """Show the page on which staff can forget a person."""
         return ForgetPage(self, request, user_id).respond()
 
     def sentence(self, row: Conversation) -> str:
@@ -110,7 +110,7 @@ class ConversationAdmin(SearchedList):
             conversation.links = links[str(conversation.pk)]
 
     def has_resume_permission(self, request: HttpRequest) -> bool:
-        """Whether the action is offered."""
+        """Return whether the user may resume conversations."""
         return request.user.has_perm("turns.cancel_any")
 
     @admin.action(description=_("Resume the selected parked conversations"), permissions=["resume"])
@@ -129,7 +129,7 @@ class ConversationAdmin(SearchedList):
 
 
 class AttachmentAdmin(SearchedList):
-    """Attachments with owner and size; the file itself is only shown in its conversation."""
+    """The admin list of attachments, with owner and size. The file itself is only shown in its conversation."""
 
     content_fields = ("name", "text")
     list_display = ["created_at", "owner", "name", "media_type", "room", "status", "conversation"]

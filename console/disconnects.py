@@ -1,4 +1,4 @@
-"""Admin of the disconnect policy: one row; every edit is audited and takes effect immediately."""
+"""The admin page of the disconnect policy, a single row. Every edit is audited and takes effect immediately."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ class DisconnectPolicyForm(VersionedForm):
         }
 
     def clean(self) -> dict[str, Any] | None:
-        """Warn once about a span below one second."""
+        """Warn once about a duration below one second."""
         cleaned = super().clean()
         self.warn()
         return cleaned
@@ -71,6 +71,6 @@ class DisconnectPolicyAdmin(OneRow, EditedList):
         by = editor_of(request)
         if changes := disconnects.save(values, by=by, version=form.loaded_updated_at):
             text = _(
-                "%(changes)s. This applies immediately, also to turns that already lack viewers."
+                "%(changes)s. This applies immediately, including to turns that already have no viewer."
             )
             self.message_user(request, text % {"changes": changes}, messages.INFO)

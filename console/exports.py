@@ -37,10 +37,10 @@ from governance.keysets import Keyset
 from governance.models import Export
 from turns.models import Acknowledgement, Turn
 
-BATCH = 500  # rows per read
+BATCH = 500  # rows that are read by one query
 CONTENT_BATCH = 50  # smaller, because these batches may contain whole results
 MEDIA_TYPES = {"csv": "text/csv; charset=utf-8", "json": "application/json"}
-# Spreadsheets evaluate cells that begin like this as formulas; some also look after a separator or line break.
+# Spreadsheets evaluate cells that begin like this as formulas; some also evaluate what follows a separator or line break.
 _BEGINNING = re.compile(r"(^|[;\t\r\n])([\s\"]*)([=+\-@\uff1d\uff0b\uff0d\uff20]?)")
 VIEW_ONLY = ("e", "o", "p")  # parameters of the list's address that only affect how it looks
 
@@ -65,7 +65,7 @@ class Columns:
 
 
 class ListReader:
-    """Reads a list along its order, batch by batch."""
+    """Reads a list in its order, batch by batch."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class ListReader:
         self._last: list[Any] = []
 
     def read(self) -> list[Row]:
-        """Read the next batch; empty after the last row."""
+        """Return the next batch of rows; empty after the last row."""
         rows, keys = self._rows, self._keyset.names
         if self._last:
             rows = rows.filter(self._keyset.behind(self._last))
@@ -124,7 +124,7 @@ class Exporting:
         return len(rows), _encode(self._as_json(rows) if self._is_json else _lines(rows))
 
     def count(self, rows: int) -> None:
-        """Add to the recorded number of rows, before these rows are sent."""
+        """Add `rows` to the recorded number of rows, before these rows are sent."""
         self._record.update(rows=F("rows") + rows)
 
     def end(self) -> bytes:
@@ -182,10 +182,10 @@ def begin(
     has_content: bool,
     content_fields: Collection[str],
 ) -> StreamingHttpResponse:
-    """Record the export with its query, and return the file. Rows are read while it is streamed."""
+    """Record the export with its query, and return a response that reads the rows while it streams the file."""
     at, by = db_clock.now(), cast(Any, request.user)
     filters: dict[str, Any] = dict(query.lists())
-    # Search terms about content are stored apart as `terms`, because a user without that permission must not read them.
+    # Search terms about content are stored separately, because users who may not see content must not read them.
     about = {SEARCH_VAR, *content_fields} if has_content and content_fields else set()
     terms = {name: values for name, values in filters.items() if name.split("__")[0] in about}
     record = Export.objects.create(
@@ -208,7 +208,7 @@ def begin(
         at=at,
     )
     exporting = Exporting(reader, record=record)
-    # Django iterates a response in a thread under WSGI, whose every request says its version, and else in a coroutine.
+    # Under WSGI, whose requests always have this key, Django iterates a response in a thread; otherwise, in a coroutine.
     parts = _iterate(exporting) if "wsgi.version" in request.META else _stream(exporting)
     answer = StreamingHttpResponse(parts, content_type=MEDIA_TYPES[format])
     name = f"{source._meta.model_name}-{at:%Y%m%dT%H%M%SZ}.{format}"
@@ -226,7 +226,7 @@ async def _stream(exporting: Exporting) -> AsyncIterator[bytes]:
 
 
 def _iterate(exporting: Exporting) -> Iterator[bytes]:
-    """Iterate the export for a WSGI server."""
+    """Yield the parts of the file, for a WSGI server."""
     yield exporting.begin()
     while (batch := exporting.read())[0]:
         exporting.count(batch[0])
@@ -236,7 +236,7 @@ def _iterate(exporting: Exporting) -> Iterator[bytes]:
 
 # Facts about the turn of each row: its owner, agent and process, and the answer to a cancel word.
 
-_PROCESS = Case(  # as shown on the pages
+_PROCESS = Case(  # the name of a process as the pages show it
     When(owner=None, then=None),
     When(owner__name="", then=Concat("owner__host", Value(":"), Cast("owner__pid", CharField()))),
     default="owner__name",

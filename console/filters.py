@@ -1,5 +1,7 @@
-"""The filters of the lists. Each filter is a condition on the list's own table, and none scans a table for its choices.
-Lists can therefore be read along their index, within their time range. Typed values must match in full.
+"""The filters of the lists.
+
+Each filter is a condition on the list's own table, and none scans a table for its choices. A list can therefore be read
+along its index, within its time range. Typed values must match in full.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -56,7 +58,7 @@ SPANS = {
 
 
 class ConditionFilter(admin.SimpleListFilter):
-    """A choice among named conditions."""
+    """A filter that offers named conditions."""
 
     conditions: Conditions
 
@@ -76,7 +78,7 @@ class ConditionFilter(admin.SimpleListFilter):
 
 
 def choice(name: str, title: Any, conditions: Conditions) -> type[ConditionFilter]:
-    """Return a filter with these choices."""
+    """Return a filter class that offers these conditions."""
     fields = {"parameter_name": name, "title": title, "conditions": conditions}
     return type("ChoiceFilter", (ConditionFilter,), fields)
 
@@ -178,11 +180,11 @@ def _kept(request: HttpRequest, *names: Any) -> list[tuple[str, str]]:
 
 
 class RowFilter(admin.SimpleListFilter):
-    """Narrows the list with a function of a value, which is typed or chosen."""
+    """A filter that narrows the list to the rows that match a typed or chosen value."""
 
     narrow: Narrow
     known: Callable[[], Sequence[tuple[str, Any]]] | None = None
-    words_for: Callable[[str], str] = staticmethod(str)  # a typed value as headings show it
+    words_for: Callable[[str], str] = staticmethod(str)  # returns a typed value as headings show it
 
     def __init__(
         self, request: HttpRequest, params: dict[str, Any], model: Any, model_admin: Any
@@ -217,7 +219,7 @@ def row_filter(
     choices: Callable[[], Sequence[tuple[str, Any]]] | None = None,
     words_for: Callable[[str], str] = str,
 ) -> type[RowFilter]:
-    """Return a filter that narrows a list with this function; without choices, the value is typed."""
+    """Return a filter class that narrows a list with this function. Without choices, the value is typed."""
     functions = {"narrow": staticmethod(narrow), "words_for": staticmethod(words_for)}
     fields = {"parameter_name": name, "title": title, **functions}
     more = (
@@ -227,7 +229,7 @@ def row_filter(
 
 
 class TimeFilter(admin.SimpleListFilter):
-    """The last hour, day, week or month, or a range that includes its start and excludes its end.
+    """A filter by the last hour, day, week or month, or by a range that includes its start and excludes its end.
 
     A list with a `default` span is long, so the filter warns how slow a wider range is.
     """
@@ -240,7 +242,7 @@ class TimeFilter(admin.SimpleListFilter):
 
     @classmethod
     def default_of(cls, request: HttpRequest) -> dict[str, str]:
-        """Return the default span; a search covers all times."""
+        """Return the default span as a parameter; none if a time is chosen, or for a search, which covers all times."""
         names = (cls.parameter_name, FROM, UNTIL, SEARCH_VAR)
         is_asked = any(request.GET.get(str(name)) for name in names)
         return {} if is_asked or cls.default is None else {str(cls.parameter_name): cls.default}
@@ -259,7 +261,7 @@ class TimeFilter(admin.SimpleListFilter):
     def range(self) -> tuple[str, str]:
         """Return the ends of the range as typed.
 
-        A date is shown as its midnight, because the fields show only times.
+        A date is returned as its midnight, because the fields of the form need a date with a time.
         """
         start, end = (str(self.used_parameters.get(name) or "") for name in (FROM, UNTIL))
         return _with_time(start), _with_time(end)
@@ -313,7 +315,7 @@ class TimeFilter(admin.SimpleListFilter):
 
 
 def time_filter(field: str, *, default: str | None = None) -> type[TimeFilter]:
-    """Return the filter of lists ordered by this field; a long list starts with its `default` span."""
+    """Return the filter class of lists ordered by this field. A long list starts with its `default` span."""
     return type("TimeFilter", (TimeFilter,), {"field_name": field, "default": default})
 
 
@@ -351,7 +353,7 @@ def _of_source(source: str) -> Q:
 
 
 def _of_process(name: str) -> Q | None:
-    """Return the condition for one process, given by its name, its id, or by host and pid if it has no name."""
+    """Return the condition for the turns of a process, given by its name, its id or, if it has no name, host and pid."""
     host, _mark, pid = name.rpartition(":")
     condition = Q(name=name)
     if (pk := as_id(name)) is not None:
@@ -363,7 +365,7 @@ def _of_process(name: str) -> Q | None:
 
 
 def _process_words(name: str) -> str:
-    """Return the name of a process whose id is known."""
+    """Return the name of the process with this id; if there is none, the text itself."""
     pk = as_id(name)
     process = Process.objects.filter(pk=pk).first() if pk else None
     return str(process) if process else name
@@ -404,7 +406,10 @@ def _typed(name: str, narrow: Narrow) -> type[RowFilter]:
 
 
 def _turns_of_process(rows: Rows, name: str) -> Rows:
-    """Avoid the index of owners: it would read every turn that the process ever ran."""
+    """Keep the turns that a process ran.
+
+    The query avoids the index on owners, with which it would read every turn that the process ever ran.
+    """
     return _by_turn(rows, name, find=_of_process, key=OuterRef("pk"))
 
 
@@ -425,7 +430,7 @@ def _requests_of_tool(rows: Rows, name: str) -> Rows:
     return rows.filter(has_call(name, group="turn_id", call_id=OuterRef("tool_id")))
 
 
-# For lists of calls, whose group is a turn and whose scope is a conversation.
+# For lists of calls: the group of a call is its turn, and its scope is its conversation.
 OF_CALLS = [
     _typed("user", partial(_by_user, key=GroupAsId(OuterRef("scope")))),
     *(

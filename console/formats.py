@@ -63,7 +63,7 @@ class Status:
     __html__ = __str__
 
 
-TONES: Mapping[str, Tone] = {  # of the statuses of turns and calls
+TONES: Mapping[str, Tone] = {  # by the status of a turn or call
     "running": Tone.GOOD,
     "awaiting_approval": Tone.LOOK,
     "cancelling": Tone.LOOK,
@@ -85,7 +85,7 @@ def format_span(milliseconds: int | None) -> str:
 
 
 def format_time(at: datetime | None, *, with_milliseconds: bool = False) -> SafeString | str:
-    """Return a time to the second with its zone; the year is shown if it is not the current one. The title is exact."""
+    """Return a time with its zone as HTML. The year is shown if it is not the current one; the title is exact."""
     if at is None:
         return NOTHING
     parts = day_and_clock(at, with_milliseconds=with_milliseconds)
@@ -122,7 +122,7 @@ def call_ended_by(call: ToolCall) -> str:
 
 
 def format_actor(row: Any) -> str:
-    """Return who or what ended a row; people also with the channel that they used."""
+    """Return who or what ended a turn or call; for a person, also the channel that they used."""
     reason: str = row.ended_by_reason
     if not reason:
         return NOTHING
@@ -147,7 +147,7 @@ def note_of(row: Any, reader: Any) -> str:
 
 
 def preformatted(value: Any) -> str:
-    """Return text unchanged, and anything else as JSON."""
+    """Return text unchanged and any other value as JSON, in a `<pre>` element; a dash if it is empty."""
     if not value:
         return NOTHING
     if not isinstance(value, str):
@@ -156,7 +156,7 @@ def preformatted(value: Any) -> str:
 
 
 def table(heads: Sequence[Any], lines: Iterable[Sequence[Any]]) -> SafeString | str:
-    """Return an escaped table; a dash if it has no rows."""
+    """Return an HTML table with escaped cells; a dash if it has no rows."""
     rows = [
         (format_html_join("", "<td>{}</td>", ((_cell(cell),) for cell in line)),) for line in lines
     ]

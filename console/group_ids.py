@@ -43,10 +43,10 @@ class IdAsGroup(Func):
 
 
 def has_call(tool_name: str, *, group: str, **conditions: Any) -> Exists:
-    """Return the condition that the group has a call of this tool. The outer row's field `group` has its id.
+    """Return the condition that the group has a call of this tool. The outer row's field `group` has the group's id.
 
-    The query finds calls by their group. With the index on the tool's name, it would read all calls of the tool for
-    each row, so the name is compared as an expression.
+    The query must find calls by the index on their group. With the index on the tool's name, it would read all calls of
+    the tool for each row, so the name is compared as an expression.
     """
     of_group = ToolCall.objects.filter(group=IdAsGroup(OuterRef(group)), **conditions).order_by()
     with_names = of_group.annotate(named=Concat(F("tool_name"), Value("")))

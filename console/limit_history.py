@@ -1,4 +1,4 @@
-"""The history of one tool's limits: the changes to the default limits that the tool followed (sync ORM)."""
+"""The history of one tool's limits: its own changes, and those of the default limits that affected it (sync ORM)."""
 
 import copy
 from collections.abc import Collection, Sequence
@@ -9,7 +9,7 @@ from governance.models import DefaultPolicy, Limits, PolicyChange, ToolPolicy
 from governance.policies import Policies
 from governance.services import DEFAULT_FIELDS, TOOL_FIELDS
 
-MOST = 50  # of the tool's own changes, and as many of the default limits
+MOST = 50  # changes that are read of the tool's own limits, and of the default limits
 
 
 def own_changes(tool_name: str) -> list[PolicyChange]:
@@ -22,8 +22,8 @@ def followed_changes(
 ) -> list[PolicyChange]:
     """Return the changes to the default limits that changed a limit of the tool, newest first.
 
-    Starting from the present `row`, each change is undone, including the tool's `own`, to find which limits the tool
-    followed at that time. Settings and declarations are taken as they are now.
+    Starting from the present `row`, the changes to the tool's `own` limits and to the default limits are undone one by
+    one, to find which limits applied to the tool at each time. Settings and declarations are assumed not to have changed.
     """
     default = DefaultPolicy.objects.first()
     if default is None:

@@ -1,6 +1,6 @@
 """The pages that show limits beside the durations of calls, and edit them: one for all tools, one per tool.
 
-A line on them shows where the limits apply; it updates until all processes use them.
+A line on each page shows in how many processes the limits apply, and is refreshed until they apply in all of them.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -67,7 +67,7 @@ A_DAY = "24 h"  # as people write it
 SUGGESTIONS = {
     "suggest": gettext_lazy("Suggest total limits (for all tools if none is selected)"),
     TIGHT_SUGGESTION: gettext_lazy("Suggest total limits, even below the slowest success"),
-    TRIAL: gettext_lazy("Try longer limits for a day where calls are cut off"),
+    TRIAL: gettext_lazy("Try longer limits for a day, where calls are cut off"),
 }
 ACTIONS: dict[str, tuple[Any, Any]] = {
     "allow": (gettext_lazy("Allow these tools"), {"tool_enabled": True}),
@@ -102,8 +102,8 @@ class Reach:
 def reach(version: int, *, is_settled: bool = False) -> Reach:
     """Return in how many processes a version of the limits applies.
 
-    This process counts as updated, because it will be when the edit is committed; with `is_settled`, its own report is
-    used instead.
+    This process is assumed to use the version, because it will when the edit is committed. With `is_settled`, its own
+    report is used instead.
     """
     reports = process_registry.policy_reports()
     if not reports:
@@ -145,7 +145,7 @@ def in_force_context(opts: Any, reader: Any) -> dict[str, Any]:
 
 
 def _links(reader: Any) -> Iterator[Link]:
-    """Link to the processes and to the changes to limits, if the reader may see them."""
+    """Yield links to the processes and to the changes to limits, if the reader may see them."""
     for name in ("turns_process", "governance_policychange"):
         if place := address_of_list(reader, name):
             model = apps.get_model(name.replace("_", ".", 1))
@@ -160,8 +160,8 @@ def view_name(opts: Any) -> str:
 class TuningPage(Page):
     """A page with editable rows of tools."""
 
-    trial_until = ""  # filled in by the page for a trial
-    may_prolong = False  # whether "no end" can be chosen without another edit
+    trial_until = ""  # the end that the page fills in for a trial
+    may_prolong = False  # whether an end can be saved without another edit
     end_problem = ""
 
     def __init__(self, model_admin: Any, request: HttpRequest) -> None:
@@ -179,7 +179,7 @@ class TuningPage(Page):
 
     @property
     def _counted_time(self) -> dict[str, str]:
-        """Return the time range of the counted calls as the list of calls expects it."""
+        """Return the time range of the counted calls as parameters of the list of calls."""
         if statistics.SPANS[self.span] <= HOUR:
             return {"when": self.span}
         since = localtime(self.statistics.since).replace(tzinfo=None)
@@ -187,7 +187,7 @@ class TuningPage(Page):
 
     @property
     def asked(self) -> dict[str, Any]:
-        """Drop the page number, because another choice starts at the first page."""
+        """Return the query without the page number, because another choice starts at the first page."""
         return {name: value for name, value in self.request.GET.items() if name != "p"}
 
     @property
@@ -290,7 +290,7 @@ class TuningPage(Page):
                 row.form.shown, row.form.tool = row.durations, row.tool
 
     def _preview(self, data: Any, words: dict[str, str] | None = None) -> None:
-        """Show how the typed limits would have affected the last calls, with this introduction. Nothing is saved."""
+        """Show each tool's text in `words`, and how the typed limits would have affected its last calls. Save nothing."""
         self._bind_forms(data, is_preview=True)
         for row in self.rows:
             if row.form is not None and row.form.is_valid():
@@ -310,9 +310,9 @@ class TuningPage(Page):
     def _suggest(
         self, names: Collection[str], *, is_trial: bool | None = None, **options: bool
     ) -> HttpResponse:
-        """Fill in limits suggested by the last calls, with their effect. Nothing is saved.
+        """Fill in limits that are suggested on the basis of the last calls, with their effect. Nothing is saved.
 
-        The page has one end for all limits, so a page of many tools fills in either trials or permanent limits.
+        All limits on a page have the same end, so the page of all tools fills in either trials or permanent limits.
         """
         data = self.request.POST.copy()
         words = {}
@@ -360,7 +360,7 @@ class LimitsPage(TuningPage):
 
     @cached_property
     def rows(self) -> Sequence[ToolRow]:
-        """Return the rows of this page of the list; if edited, only those in the form."""
+        """Return the rows of this page; if a form was submitted, its rows and those that cannot be edited."""
         names_in_form = {
             row.name for row in self._all_rows if f"{row.name}-revision" in self.request.POST
         }

@@ -1,4 +1,4 @@
-"""Admin of the limits.
+"""Admin pages for the limits.
 
 Every save, action and deletion goes through `governance.services` and takes effect immediately.
 """
@@ -34,7 +34,7 @@ _OBEYED_WHILE_RUNNING = {f"{name}_ms" for name, limit in LIMITS.items() if limit
 
 
 class LimitsAdmin(EditedList):
-    """Shared by both kinds of limits: readable values, messages about the effect, one audit trail."""
+    """The base of the admins of both kinds of limits: readable values, messages about the effect, one audit trail."""
 
     change_form_template = "console/limits_form.html"
 
@@ -61,7 +61,7 @@ class LimitsAdmin(EditedList):
     def render_change_form(
         self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
     ) -> HttpResponse:
-        """Also show the line on a row's page, because a save leads there."""
+        """Also show the line on a row's page, which is shown after a save."""
         page_context = {**context, **in_force_context(self.opts, request.user)}
         return super().render_change_form(request, page_context, *args, **kwargs)
 
@@ -86,7 +86,7 @@ class LimitsAdmin(EditedList):
 
 
 class DefaultPolicyAdmin(OneRow, LimitsAdmin):
-    """The single row of limits that apply to every tool without its own."""
+    """The admin page of the default limits: one row, which applies to every tool without its own limits."""
 
     form = DefaultPolicyForm
     fields = [*services.DEFAULT_FIELDS, "why", "revision", "accepted", "version", "changed"]
@@ -100,7 +100,7 @@ class DefaultPolicyAdmin(OneRow, LimitsAdmin):
 
 
 class ToolPolicyAdmin(LimitsAdmin):
-    """The limits of each tool: one page to tune them all, and a form for each."""
+    """The admin pages of the limits of tools: one page to tune them all, and a form for each tool."""
 
     form = ToolPolicyForm
     delete_confirmation_template = "console/delete_limits.html"
@@ -130,7 +130,7 @@ class ToolPolicyAdmin(LimitsAdmin):
             return self.refused(request, refusal)
 
     def get_urls(self) -> list[Any]:
-        """Add a page per tool. A tool's name may be any text."""
+        """Add a page for each tool. Its address may contain any text as the tool's name."""
         view = self.admin_site.admin_view(self.tool_view)
         name = "governance_toolpolicy_tool"
         return [path("tool/<path:name>/", view, name=name), *super().get_urls()]

@@ -38,7 +38,7 @@ _SHOWN = (
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A related object; without an address, the user may not open it or it has no page."""
+    """A link to a related object. The address is empty if the object has no page, or the user may not open it."""
 
     text: str
     address: str = ""
@@ -95,7 +95,10 @@ def address(reader: Any, view: str, *args: Any) -> str:
 
 
 def may_open(reader: Any, name: str) -> bool:
-    """Whether the reader may see the pages of a model, named "app_model"; a proxy has the permissions of its table."""
+    """Return whether the reader may see the pages of a model, named "app_model".
+
+    For a proxy, the permissions of the model of its table are checked.
+    """
     opts = cast(Any, apps.get_model(name.replace("_", ".", 1))._meta.concrete_model)._meta
     names = [get_permission_codename(action, opts) for action in ("view", "change")]
     return any(reader.has_perm(f"{opts.app_label}.{codename}") for codename in names)

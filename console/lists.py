@@ -46,7 +46,8 @@ if TYPE_CHECKING:
 else:
     AnyPaginator = Paginator
 
-# Errors of Django and the databases about values that they cannot compare: too large, no such day, half a range.
+# Errors that Django and the databases raise for values that they cannot compare, such as a number that is too large, a
+# day that does not exist, or half a range.
 _INCOMPARABLE = (
     DataError,
     LookupError,
@@ -59,7 +60,7 @@ _INCOMPARABLE = (
 _REGULAR_EXPRESSIONS = {
     "regex",
     "iregex",
-}  # a regular expression can block SQLite, and so the process
+}  # a regular expression can block SQLite, and with it the process
 _EMPTY = {"", NOTHING, "[]", "{}"}  # displayed values of empty fields
 FILTERS_OPEN = 2
 FILTER_OF_DJANGO = "admin/filter.html"
@@ -68,12 +69,12 @@ _OF_DJANGO = Path(admin.__file__).parent
 
 
 def module(name: str) -> Script:
-    """Return a script of the console. Modules do not share names with a page's other scripts."""
+    """Return a script of the console. It is a module, because modules share no names with the other scripts of a page."""
     return Script(f"console/{name}", type="module")
 
 
 class CappedPaginator(AnyPaginator):
-    """Counts up to a maximum; longer lists are searched and filtered instead of paged through."""
+    """A paginator that counts only up to a maximum, because people search and filter longer lists instead of paging."""
 
     most = 10_000
 
@@ -98,10 +99,10 @@ def count_text(count: int) -> str:
 
 
 class ConsoleAdmin(AnyAdmin):
-    """The behavior of every page.
+    """The base of all admins of the console.
 
-    It sends `GOVERNANCE_ADMIN_CSP`, ignores invalid lookups, and formats values for people. A refused action keeps the
-    selected rows, the action and the reason, which Django would reset.
+    Its pages send `GOVERNANCE_ADMIN_CSP`, ignore invalid lookups, and format values for people. A refused action keeps
+    the selected rows, the action and the reason, which Django would reset.
     """
 
     show_full_result_count = False
@@ -109,11 +110,11 @@ class ConsoleAdmin(AnyAdmin):
     readable: tuple[type[Any], ...] = (
         Duration,
         models.DateTimeField,
-    )  # fields that lists show in words
+    )  # types of fields whose values are formatted for people
 
     @property
     def urls(self) -> list[URLPattern]:
-        """Add the URLs that subclasses define."""
+        """Return the URLs. Their views send the Content-Security-Policy, and link only to pages of this admin site."""
         return [
             URLPattern(
                 route.pattern,
@@ -136,7 +137,7 @@ class ConsoleAdmin(AnyAdmin):
         """Return the address of one of the admin's views."""
         return address(request.user, f"{self.opts.app_label}_{self.opts.model_name}_{view}", *args)
 
-    # Query and form values. They may be anything, and an invalid one is not a server error.
+    # Query and form values. They may contain anything, and an invalid value must not cause a server error.
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest) -> bool:
         """Refuse regular expressions."""
@@ -146,9 +147,9 @@ class ConsoleAdmin(AnyAdmin):
     def get_changelist_instance(self, request: HttpRequest) -> Any:
         """Read the list. Replace values that the database cannot compare, or raise `IncorrectLookupParameters`.
 
-        The count is shown below the list only, because Django's count beside the search would claim to be complete.
+        The count is only shown below the list, because Django's count beside the search would claim to be complete.
         """
-        request.GET = _sanitized(request.GET)  # type: ignore[assignment]  # it is changed no more
+        request.GET = _sanitized(request.GET)  # type: ignore[assignment]  # nothing changes it later
         cut_search(request)
         try:
             changelist: Any = super().get_changelist_instance(request)
@@ -173,19 +174,19 @@ class ConsoleAdmin(AnyAdmin):
         return row
 
     def prepare_rows(self, request: HttpRequest, rows: Iterable[Any]) -> None:
-        """Read what the columns need for all rows together.
+        """Read what the columns need, for all rows together.
 
-        Each row knows its reader, because links depend on the reader's permissions.
+        Each row gets an attribute with its reader, because links depend on the reader's permissions.
         """
         for row in rows:
             row.reader = request.user
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-        """Drop invalid row ids, and keep the action and the reason if no row was selected."""
+        """Show the list. Ignore invalid row ids, and keep the action and the reason if no row was selected."""
         if keys := request.POST.getlist(ACTION_CHECKBOX_NAME):
             posted = request.POST.copy()
             posted.setlist(ACTION_CHECKBOX_NAME, [key for key in keys if self._is_key(key)])
-            request.POST = posted  # type: ignore[assignment]  # it is changed no more
+            request.POST = posted  # type: ignore[assignment]  # nothing changes it later
         if request.method == "GET" and ERROR_FLAG in request.GET:
             words = _(
                 "The address contains a filter that this list does not have, so no filter is set."
@@ -208,7 +209,7 @@ class ConsoleAdmin(AnyAdmin):
         return True
 
     def sentence(self, row: Any) -> str:
-        """Return the heading of a row's page; blank = the model's name."""
+        """Return the heading of a row's page. If it is empty, the page shows the model's name."""
         return ""
 
     def render_change_form(
@@ -234,7 +235,7 @@ class ConsoleAdmin(AnyAdmin):
         return self._show_again(request) if answer is None else answer
 
     def action_checkbox(self, obj: Any) -> SafeString:
-        """Keep the checkbox of a row checked."""
+        """Return the checkbox of a row, checked if the row was selected before."""
         box = super().action_checkbox(obj)
         is_chosen = getattr(obj, "is_chosen", False)
         return SafeString(box.replace("<input", "<input checked", 1)) if is_chosen else box
@@ -268,7 +269,7 @@ class ConsoleAdmin(AnyAdmin):
         return self.in_words(request, super().get_fieldsets(request, obj), obj)
 
     def in_words(self, request: HttpRequest, fieldsets: Any, obj: Any) -> Any:
-        """Show read-only fields as text. In the form, editors see durations with their unit."""
+        """Return the fieldsets with read-only fields as formatted text. Editable fields remain form fields."""
         columns = self._readable_columns(with_milliseconds=True)
         if obj is None or self.has_change_permission(request, obj):
             fixed = super().get_readonly_fields(request, obj)
@@ -295,11 +296,11 @@ class ConsoleAdmin(AnyAdmin):
 
 
 class HistoryList(ConsoleAdmin, HistoryAdmin):
-    """Rows that only the system writes. They can be exported, and long tables are not counted.
+    """The base admin of tables that only the system writes. They can be exported, and are counted only up to a maximum.
 
-    `export_order` is an indexed order by values that never change; blank = the model's order. `export_columns` are
-    added to those of the table. `figures` are pages about the list: their titles and view names. A row's page leaves
-    out the fields that have their `usual_values`, because these carry no information.
+    `export_order` is an indexed order by values that never change; if it is empty, the model's order is used.
+    `export_columns` are added to those of the table. `figures` are pages about the list: their titles and view names.
+    A row's page leaves out the fields that have their `usual_values`, because these carry no information.
     """
 
     readable = (models.DateTimeField, models.BooleanField)
@@ -356,7 +357,7 @@ class HistoryList(ConsoleAdmin, HistoryAdmin):
         )
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-        """Link to the exports of the list."""
+        """Show the list with links to its exports and figures."""
         formats = exports.MEDIA_TYPES if self.has_export_permission(request) else ()
         query = self._asked(request).urlencode() if formats else ""
         context = {
@@ -368,7 +369,7 @@ class HistoryList(ConsoleAdmin, HistoryAdmin):
         return super().changelist_view(request, {**(extra_context or {}), **context})
 
     def _asked(self, request: HttpRequest) -> QueryDict:
-        """Return the list's query, with the default time range if it names none."""
+        """Return the parameters that select the rows of the list, with the default time range if the query has none."""
         query = request.GET.copy()
         for name in exports.VIEW_ONLY:
             query.pop(name, None)
@@ -386,7 +387,7 @@ class HistoryList(ConsoleAdmin, HistoryAdmin):
         ]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Declare all fields of the page, because these rows are never edited."""
+        """Make all fields of the page read-only, because these rows are never edited."""
         names = self.fields or flatten_fieldsets(self.fieldsets or ())
         return [*names, *super().get_readonly_fields(request, obj)]
 
@@ -429,7 +430,7 @@ class SearchedList(HistoryList):
 
 
 class EditedList(ConsoleAdmin, EditedAdmin):
-    """Rows that staff edit. Their history shows the old and the new values."""
+    """The base admin of tables that staff edit, with a history that shows the old and the new values."""
 
     change_list_template = "console/list.html"
     change_form_template = "console/form.html"
@@ -447,7 +448,7 @@ class EditedList(ConsoleAdmin, EditedAdmin):
 
 
 class OneRow(AnyAdmin):
-    """A table with one row that always exists; its list redirects to it."""
+    """A mixin for the admin of a table with one row that always exists. The list redirects to that row."""
 
     def sentence(self, row: Any) -> str:
         return capfirst(str(row))
@@ -474,7 +475,7 @@ class OneRow(AnyAdmin):
 
 
 def _filled(fieldsets: Iterable[Any]) -> list[tuple[Any, list[tuple[Any, Any]]]]:
-    """Return the fieldsets with the contents of their fields, without the empty ones. Each field is read once."""
+    """Return the fieldsets with the contents of their fields, without empty fields. Each field is read only once."""
     sections = [
         (fieldset, [
             (field, contents)
@@ -492,7 +493,7 @@ def _heading(changelist: Any) -> str:
     opts, paginator = changelist.opts, changelist.paginator
     count = changelist.result_count
     text = paginator.count_text if isinstance(paginator, CappedPaginator) else f"{count:,}"
-    if opts.verbose_name == opts.verbose_name_plural:  # a word that is not counted
+    if opts.verbose_name == opts.verbose_name_plural:  # a noun without a plural
         entries = ngettext("%(count)s entry", "%(count)s entries", count) % {"count": text}
         heading = f"{capfirst(opts.verbose_name)}: {entries}"
     else:
@@ -525,12 +526,12 @@ def section(title: Any, *names: Any, **options: Any) -> Any:
 
 
 def may_view_content(request: HttpRequest) -> bool:
-    """Whether the user may see texts by people, models and tools."""
+    """Return whether the user may see content, that is, texts by people, models and tools."""
     return request.user.has_perm("governance.view_content")
 
 
 def _seen_in(site: str, view: Any) -> Any:
-    """Make the links of a page stay within its admin site."""
+    """Return the view with the name of its admin site stored on the user, so that its links stay within that site."""
 
     @wraps(view)
     def seen(request: Any, *args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Admin of the MCP servers: configuration, offered tools and last problem.
+"""Admin pages for the MCP servers: configuration, offered tools and last problem.
 
 A row names programs to run and variables to send, so only superusers may edit it.
 """
@@ -25,7 +25,7 @@ from governance.models import McpServer, McpServerChange
 
 
 class HeadersField(LinesField):
-    """Headers and the variables that hold their values, one pair per line."""
+    """A form field for headers and the variables that hold their values, one pair per line."""
 
     default_error_messages = {
         "pair": gettext_lazy("“%(line)s” is not of the form “Header: VARIABLE”.")
@@ -48,7 +48,7 @@ class HeadersField(LinesField):
         return pairs
 
     def has_changed(self, initial: Any, data: Any) -> bool:
-        """Compare the pairs, not their spelling."""
+        """Return whether the pairs have changed; spaces around them do not matter."""
         try:
             return bool(self.to_python(data) != (initial or {}))
         except ValidationError:
@@ -125,7 +125,7 @@ def _mark(tool: dict[str, Any], *, is_doubted: bool) -> SafeString:
 
 
 class McpServerAdmin(EditedList, PlainServerAdmin):
-    """The servers and their health. Saved rows take effect here immediately and in other processes within seconds."""
+    """The admin pages of the servers. Saved rows apply in this process immediately, and in others within seconds."""
 
     form = McpServerForm
     fields = None

@@ -106,7 +106,7 @@ class Overview(Page):
 
     @cached_property
     def figures(self) -> list[Figure]:
-        """Return all figures; first those that may need attention."""
+        """Return all figures, those that may need attention first."""
         return [
             self._turns(),
             self._waiting(),
@@ -214,7 +214,7 @@ class Overview(Page):
         )
 
     def _top_lists(self) -> list[Link]:
-        """The page that counts timeouts and cancels by user, agent and tool."""
+        """Return a link to the page with timeouts and cancels by user, agent and tool, if the reader may see it."""
         if not self._list("governance_toolcall"):
             return []
         page = address(self.request.user, "governance_top_lists")

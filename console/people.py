@@ -34,7 +34,7 @@ _WORDS: Mapping[str, Any] = {
 
 
 class ForgetPage(Page):
-    """Shows how much a person has written, with a button to remove it."""
+    """A page that shows how much a person has written, with a button to remove it."""
 
     template = "console/forget.html"
     title = gettext_lazy("Forget a person")
@@ -64,7 +64,7 @@ class ForgetPage(Page):
             async_to_sync(services.forget_user)(
                 user_id=self._user.pk, by=editor_of(self.request), why=why
             )
-        except ProgrammingError:  # on PostgreSQL set up as in docs/howto/audit.md
+        except ProgrammingError:  # on a PostgreSQL database set up as in docs/howto/audit.md
             return self.refuse(
                 _(
                     "The site’s database role may not change the audit. Run “manage.py forget_user” with the role that owns the tables."
@@ -96,7 +96,7 @@ class ForgetsPeople:
 
     @admin.action(description=gettext_lazy("Forget the selected person"), permissions=["forget"])
     def forget(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
-        """Redirect to the confirmation page."""
+        """Redirect to the confirmation page, or report that exactly one person must be selected."""
         pks = list(queryset.values_list("pk", flat=True)[:2])
         if len(pks) == 1:
             return HttpResponseRedirect(address(request.user, "turns_forget_user", pks[0]))
@@ -107,7 +107,7 @@ class ForgetsPeople:
         return request.user.has_perm(forgetting.PERMISSION)
 
     def get_actions(self, request: HttpRequest) -> Any:
-        """Add the action to the project's own."""
+        """Return the actions of the project's user admin, with the action that forgets a person."""
         actions = super().get_actions(request)  # type: ignore[misc]  # of the project's admin
         if self.has_forget_permission(request) and IS_POPUP_VAR not in request.GET:
             func, name, description = self.get_action("forget")  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Admin of processes: state, limits version, turns and abandoned work."""
+"""Admin pages for processes: state, limits version, turns and abandoned work."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -27,7 +27,7 @@ from turns.processes.process_registry import is_stale
 
 
 class EndedFilter(ConditionFilter):
-    """Shows the processes that have not ended, unless another choice is made."""
+    """A filter by state. It shows the processes that have not ended, unless another choice is made."""
 
     title = gettext_lazy("state")
     parameter_name = "state"
@@ -41,7 +41,7 @@ class EndedFilter(ConditionFilter):
     }
 
     def choices(self, changelist: Any) -> Any:
-        """Name the default choice."""
+        """Return the choices, with a name for the default one."""
         first, *others = super().choices(changelist)
         return [{**first, "display": _("Not ended")}, *others]
 
@@ -53,14 +53,14 @@ class EndedFilter(ConditionFilter):
 
 
 class EndTimeFilter(TimeFilter):
-    """Filters by the end time."""
+    """A filter by the end time."""
 
     title = gettext_lazy("end time")
     field_name = "ended_at"
 
 
 def status_of(process: Process, now: datetime) -> Status:
-    """Return whether the process is alive, draining, stale, or how it ended."""
+    """Return whether the process is alive, draining or stale or, if it has ended, how it ended."""
     if process.ended_at is not None:
         tone = Tone.BAD if process.ending in LOST else Tone.QUIET
         return Status(process.get_ending_display() or _("ended"), tone)
@@ -96,16 +96,14 @@ def _live_turns(process: Any) -> SafeString | str:
 
 
 def _past_turns(process: Process) -> SafeString | str:
-    """Link to the turns that a process ran. The range starts days before the process, because a turn may have waited
-    that long.
-    """
+    """Return a link to the turns that a process ran. The time range begins with the day on which the process started."""
     since = {FROM: localtime(process.started_at).date()}
     address = turns_address(reader_of(process), process=process.pk, **since)
     return anchor(Link(_("All turns of this process"), address)) if address else NOTHING
 
 
 def _lost_turns_link(process: Process, reader: Any) -> Link:
-    """Link to the turns that the end of a process interrupted."""
+    """Return a link to the turns that the end of a process interrupted."""
     filters = {
         "process": process.pk,
         "status__exact": TurnStatus.INTERRUPTED.value,
@@ -120,7 +118,7 @@ def _lost_turns(process: Any) -> SafeString | str:
 
 
 class ProcessAdmin(HistoryList):
-    """The processes of this site, newest first."""
+    """The admin list of the processes of this site, newest first."""
 
     is_exported = False  # it shows the current state
     change_list_template = "console/processes.html"
@@ -137,7 +135,7 @@ class ProcessAdmin(HistoryList):
     state = Column(gettext_lazy("state"), _state)
     lease_age = Column(gettext_lazy("lease renewed"), _lease_age, ordering="seen_at")
     limits = Column(gettext_lazy("limits"), _limits, ordering="policy_version")
-    code = Column(  # unknown if it runs from a source tree
+    code = Column(  # empty if the process runs from a source tree
         gettext_lazy("code version"),
         lambda process: process.code_version or NOTHING,
         ordering="code_version",
@@ -152,7 +150,7 @@ class ProcessAdmin(HistoryList):
     ended = Column(gettext_lazy("ended"), lambda process: format_time(process.ended_at))
 
     def prepare_rows(self, request: HttpRequest, rows: Iterable[Any]) -> None:
-        """Read the values to which the rows are compared, once for all rows."""
+        """Read the values with which the rows are compared, once for all rows."""
         super().prepare_rows(request, rows)
         _compare(rows)
 
@@ -160,7 +158,7 @@ class ProcessAdmin(HistoryList):
         return f"{row}, {_state(row).words}"
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-        """Explain what a stale process is."""
+        """Show the list, with an explanation of what a stale process is."""
         ttl = format_span(round(app_settings.LEASE_TTL * 1_000))
         context = {
             "title": _("Processes"),
@@ -173,7 +171,7 @@ class ProcessAdmin(HistoryList):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _View:
-    """What the rows are compared with: the current time, the version of the limits, the live turns."""
+    """The values with which the rows are compared: the current time, the version of the limits, the live turns."""
 
     now: datetime
     version: int

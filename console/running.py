@@ -75,7 +75,7 @@ class RunningPage(Page):
             return self.refuse(str(problem))
 
     def _end_many(self, kind: str) -> HttpResponse:
-        """Show the count for confirmation. After it, cancel what was counted, but nothing that came later."""
+        """Ask for confirmation with the count. Once confirmed, cancel what was counted, but nothing that came later."""
         if kind not in KINDS:
             return self.back()
         if not self._rights.cancel:
@@ -156,7 +156,7 @@ class RunningPage(Page):
 
 
 class RunningTurnAdmin(HistoryList):
-    """The turns that are not over, oldest first."""
+    """The admin page of the turns that have not ended, oldest first."""
 
     content_fields = ("user_message", "attachments", "error_detail", "summary")
     is_exported = False  # it shows the current state

@@ -40,7 +40,7 @@ Choices = list[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningFilter:
-    """The page's filter from its address; blank = any."""
+    """The page's filter, read from its address. An empty value matches everything."""
 
     tool: str = ""
     user: str = ""
@@ -63,12 +63,13 @@ class RunningFilter:
         return {field.name: value for field in fields(self) if (value := getattr(self, field.name))}
 
     def turns(self, *, until: datetime | None = None) -> QuerySet[RunningTurn]:
-        """Return the matching turns, oldest first; with `until`, only those that had started by then."""
+        """Return the matching turns, oldest first; with `until`, only those that were queued by then."""
         rows = RunningTurn.objects.filter(status__in=ACTIVE_STATUSES)
         if until is not None:
             rows = rows.filter(queued_at__lte=until)
         if until is not None and self.owner:
-            rows = rows.filter(started_at__lte=until)  # later turns were not part of the count
+            # Turns that the process started later were not counted.
+            rows = rows.filter(started_at__lte=until)
         if self.user:
             rows = rows.filter(**{f"conversation__owner__{USERNAME}": self.user})
         if self.agent:
@@ -83,7 +84,7 @@ class RunningFilter:
         return rows.order_by("queued_at", "pk")
 
     def calls(self, *, until: datetime) -> list[tuple[UUID, str]]:
-        """Return the turn and call ids of the tool's calls in these turns that were requested by then, oldest first."""
+        """Return the turn and call ids of the tool's calls in these turns that were requested by `until`, oldest first."""
         turns = set(self.turns(until=until).values_list("pk", flat=True))
         return [pair for pair in self._calls_of_tool(until) if pair[0] in turns]
 
@@ -135,13 +136,14 @@ def _plain(values: set[str]) -> Choices:
 
 CANCEL, DECIDE, CONTENT = "turns.cancel_any", "turns.decide_any", "governance.view_content"
 EXTENSIONS = (30, 300)  # seconds
-AT_ONCE = 200  # ended per confirmation
+AT_ONCE = 200  # turns or calls that are cancelled per confirmation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """One kind of button: its permission and its effect, which returns a key for `running_results`; empty = nothing was
-    done.
+    """One kind of button: the permissions that it needs, and its effect.
+
+    `perform` returns a key for `running_results`, or an empty text if nothing was done.
     """
 
     permissions: tuple[str, ...]
@@ -167,7 +169,7 @@ def _extend(user: Any, value: str, why: str) -> str:
         turn_id=turn_id, tool_id=tool_id, user=user, extend_ms=int(seconds) * 1_000, note=why
     )
     if receipt.outcome is not services.OpOutcome.ACCEPTED:
-        return f"cancel{MARK}{turn_id}{MARK}{tool_id}"  # how it had already ended
+        return f"cancel{MARK}{turn_id}{MARK}{tool_id}"  # its result shows how the call had already ended
     name = user.get_username()[:150]
     orders = DeadlineOrder.objects.filter(turn=turn_id, tool_id=tool_id, by_name=name)
     newest = orders.order_by("-pk").values_list("pk", flat=True).first()
@@ -192,7 +194,8 @@ def _decide(user: Any, value: str, why: str, *, decision: Any) -> str:
 
 
 ACTIONS: Mapping[str, Action] = {
-    # An operator who stops a runaway call at night does not have to type first. Who cancelled and when is stored anyway.
+    # No reason is required, so that an operator can stop a runaway call without typing first. The request is stored with
+    # its time and the operator's name in any case.
     "cancel": Action(permissions=(CANCEL,), needs_reason=False, perform=_cancel),
     "extend": Action(permissions=(CANCEL,), needs_reason=False, perform=_extend),
     # A user who cannot see the question cannot allow it.
@@ -227,10 +230,10 @@ class EndOfMany:
         return len(self._pairs)
 
     def perform(self, user: Any, why: str) -> str:
-        """Request the cancels, oldest first; return a key for `running_results`."""
+        """Request the cancels of what is oldest, at most `AT_ONCE`; return a key for `running_results`."""
         since = database_now()
         now, later = self._pairs[:AT_ONCE], self._pairs[AT_ONCE:]
-        outcomes = [  # cancel waiting ones first, so that none starts in a freed slot
+        outcomes = [  # newest first, so that no waiting turn or call starts in a slot that another one frees
             _request_end(user, turn_id, tool_id, why) for turn_id, tool_id in reversed(now)
         ]
         accepted = outcomes.count(services.OpOutcome.ACCEPTED)

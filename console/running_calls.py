@@ -26,7 +26,7 @@ def of_groups(groups: Iterable[str], *, with_input: bool) -> dict[str, list[Tool
 
 
 def of_tool(tool_name: str, *, most: int, until: datetime | None = None) -> list[tuple[str, str]]:
-    """Return group and call id of the calls of a tool that wait or run, the oldest first."""
+    """Return the group and call ids of a tool's calls that wait or run, oldest first; at most `most`."""
     rows = ToolCall.objects.filter(tool_name=sanitize_text(tool_name), status__in=OPEN_STATUSES)
     if until is not None:
         rows = rows.filter(requested_at__lte=until)
@@ -40,7 +40,7 @@ def tool_names() -> list[str]:
 
 
 def count_by_tool() -> list[tuple[str, int, int]]:
-    """Return each tool with open calls, with the number of running and of waiting ones."""
+    """Return the name of each tool with open calls, the number of its running calls, and that of its waiting calls."""
     is_running = Q(status__in=(CallStatus.RUNNING, CallStatus.CANCELLING))
     rows = ToolCall.objects.filter(status__in=OPEN_STATUSES).order_by("tool_name")
     counts = rows.values("tool_name").annotate(

@@ -38,7 +38,7 @@ _STOPPED = {TurnStatus.CANCELLED.value, CallStatus.CANCELLED.value}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """The result as shown on the page; `is_open` = still pending, `is_problem` = needs attention."""
+    """The result of an action as the page shows it. `is_open` means still pending; `is_problem` means needs attention."""
 
     text: SafeString | str
     is_open: bool = False
@@ -55,7 +55,7 @@ def read(did: str, user: Any) -> Result | None:
 def wait(did: str, user: Any) -> None:
     """Wait briefly for the action's result.
 
-    Not inside a transaction, because other processes would not see the request.
+    Inside a transaction, return immediately, because other processes cannot see the request before it is committed.
     """
     if not transaction.get_autocommit(using=database_alias()):
         return
@@ -105,8 +105,9 @@ def _settled(what: SafeString, request: CancelRequest, user: Any) -> Result:
 
 
 def of_extension(rest: str, user: Any) -> Result | None:
-    """Return the result of a time extension, identified by the call, the number of earlier changes and the promised
-    limit.
+    """Return the result of a time extension.
+
+    It is identified by the stored request, the number of earlier changes to the call's limit, and the promised limit.
     """
     number, offset, promised = ([_number(part) for part in rest.split(MARK)] + [0] * 3)[:3]
     orders = DeadlineOrder.objects.select_related("turn__conversation__owner")
@@ -151,8 +152,8 @@ def of_decision(rest: str, user: Any) -> Result | None:
 def of_many(rest: str, user: Any) -> Result | None:
     """Return the result of a bulk cancel: all cancels that the user requested within the given times.
 
-    A postponed cancel that the user overtook is now the user's, under its old key. One already in progress remains
-    another person's.
+    If another person had requested a cancel after the current step, it now belongs to this user, who made it immediate. A
+    cancel that was already in progress still belongs to the person who requested it first.
     """
     numbers = [_number(part) for part in rest.split(MARK)] + [0] * 5
     since, until, total, accepted, remainder = numbers[:5]
@@ -230,7 +231,7 @@ def _number(text: str) -> int:
 
 
 def to_number(at: datetime) -> int:
-    """Return a time in the format of `of_many`'s addresses."""
+    """Return a time as the number that the keys for `of_many` contain."""
     return (at - _EPOCH) // timedelta(microseconds=1)
 
 

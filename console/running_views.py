@@ -44,7 +44,7 @@ class Rights:
 def call_view(
     row: ToolCall, question: ApprovalRow | None, *, at: datetime, rights: Rights, pauses: Pauses
 ) -> dict[str, Any]:
-    """Return the view of one call. Arguments and questions are included for users who may see content."""
+    """Return what the page shows of one call. Arguments and questions are only included for users who may see content."""
     tool = visible(row.tool_name)
     begin = row.started_at or row.requested_at  # for a waiting call, the time of the request
     is_form = question is not None and question.form is not None
@@ -86,9 +86,9 @@ def turn_view(
     rights: Rights,
     pauses: Pauses,
 ) -> dict[str, Any]:
-    """Return the view of one turn.
+    """Return what the page shows of one turn.
 
-    If it waits for a person's decision, its clock is paused and the decision is shown.
+    While it waits for a person's decision, its clock is paused and its status says so.
     """
     user = turn.conversation.owner.get_username()
     begin = turn.started_at or turn.queued_at  # for a waiting turn, the time of its message
@@ -116,7 +116,7 @@ def turn_view(
 
 
 def views_of(turns: Sequence[Any], *, at: datetime, rights: Rights) -> list[dict[str, Any]]:
-    """Return the views of turns and their calls, with one query per related table."""
+    """Return what the page shows of turns and their calls, with one query per related table."""
     groups = [str(turn.pk) for turn in turns]
     links = links_of_turns(rights.reader, turns)
     calls = running_calls.of_groups(groups, with_input=rights.content)

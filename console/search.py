@@ -1,6 +1,6 @@
 """Search in long lists: full ids and names first, each along its own index.
 
-No search scans a table for part of a word.
+Only the search for part of a conversation's title scans a table.
 """
 
 from collections.abc import Callable, Iterable
@@ -30,7 +30,7 @@ def search(
     fields: Iterable[Any],
     part: Callable[[Rows, str], Rows],
 ) -> Rows:
-    """Return the rows that match the term in full in the first field with any match, then those of `part`.
+    """Return the rows whose first field with any match equals the term. If no field matches, return the rows of `part`.
 
     The fields are tried one by one, because a single condition with OR would read every row. Ids match in any notation.
     """
@@ -44,11 +44,11 @@ def search(
 
 
 def nothing(rows: Rows, term: str) -> Rows:
-    """Match no parts of words."""
+    """Return no rows, for lists that are not searched by part of a word."""
     return rows.none()
 
 
 def part_of_tool(rows: Rows, term: str) -> Rows:
-    """Match tools of this site whose name contains the term."""
+    """Return the rows of the tools of this site whose name contains the term."""
     names = [name for name in tools.known() if term.casefold() in name.casefold()]
     return rows.filter(tool_name__in=names)

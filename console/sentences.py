@@ -15,7 +15,7 @@ from turns.models import Turn
 
 MOST_NAMED = 3
 _TURNS: Mapping[str, Any] = {
-    TurnStatus.QUEUED: gettext_lazy("%(user)s’s turn waits to start"),
+    TurnStatus.QUEUED: gettext_lazy("%(user)s’s turn is waiting to start"),
     TurnStatus.RUNNING: gettext_lazy("%(user)s’s turn is running"),
     TurnStatus.CANCELLING: gettext_lazy("%(user)s’s turn is being cancelled"),
     TurnStatus.COMPLETED: gettext_lazy("%(user)s’s turn was completed after %(span)s"),
@@ -25,8 +25,8 @@ _TURNS: Mapping[str, Any] = {
     TurnStatus.INTERRUPTED: gettext_lazy("%(user)s’s turn was interrupted after %(span)s"),
 }
 _CALLS: Mapping[str, Any] = {
-    CallStatus.PENDING: gettext_lazy("%(tool)s waits to start"),
-    CallStatus.AWAITING_APPROVAL: gettext_lazy("%(tool)s waits for a person’s decision"),
+    CallStatus.PENDING: gettext_lazy("%(tool)s is waiting to start"),
+    CallStatus.AWAITING_APPROVAL: gettext_lazy("%(tool)s is waiting for a person’s decision"),
     CallStatus.RUNNING: gettext_lazy("%(tool)s is running"),
     CallStatus.CANCELLING: gettext_lazy("%(tool)s is being cancelled"),
     CallStatus.SUCCEEDED: gettext_lazy("%(tool)s succeeded after %(span)s"),
@@ -92,7 +92,7 @@ def call_sentence(call: Any) -> str:
 
 
 def _actor_of(turn: Turn, user: str) -> str:
-    """Return who ended the turn; for the owner, only by what means."""
+    """Return who ended the turn, and how; if it was the owner, only how."""
     actor = format_actor(turn)
     own = f"{turn.ended_by_name}, "
     return actor.removeprefix(own) if turn.ended_by_name == user else actor

@@ -57,7 +57,7 @@ def facts_of(turn: Turn) -> list[Fact]:
 
 
 def _own_facts(turn: Turn, pauses: Pauses, at: datetime) -> Iterator[Fact]:
-    """Yield the times in the queue and running."""
+    """Yield the turn's time in the queue and its running time."""
     yield Fact(
         kind="queued",
         label=_("queued"),
@@ -209,7 +209,7 @@ def _took(fact: Fact, now: datetime) -> str:
 
 
 def _after(begin: datetime, limit_ms: int | None, waited: timedelta) -> datetime | None:
-    """Return when a limit ends whose clock was paused for `waited`."""
+    """Return when a limit is reached if its clock was paused for `waited`; None if there is no limit."""
     return begin + timedelta(milliseconds=limit_ms) + waited if limit_ms else None
 
 

@@ -1,4 +1,4 @@
-"""Admin of API tokens: issue one (shown once), list and revoke them, and read their audit."""
+"""Admin pages for API tokens: issue one (shown once), list and revoke them, and read their audit."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ OriginFilter = choice(
 
 
 class ApiTokenAdmin(EditedList):
-    """Lists tokens. Revoked ones are kept so that their use can be traced."""
+    """The admin list of tokens. Revoked tokens are kept, so that their use can be traced."""
 
     list_display = (
         "name",
@@ -104,7 +104,7 @@ class ApiTokenAdmin(EditedList):
 
 
 class ApiTokenChangeAdmin(HistoryList):
-    """Lists every issue and every revocation, newest first."""
+    """The admin list of tokens that were issued or revoked, newest first."""
 
     list_display = ["at", "token_name", "whose", "what", "by_name"]
     list_filter = [time_filter("at"), "action"]
@@ -121,7 +121,7 @@ class ApiTokenChangeAdmin(HistoryList):
 
 
 def _maker(token: Any) -> str:
-    """Return the issuer of a token; the first releases did not record it."""
+    """Return the issuer of a token. Early versions did not record it, so it may be unknown."""
     maker: str | None = getattr(token, "maker", None)
     return _("unknown") if maker is None else maker
 

@@ -50,7 +50,7 @@ NEAR = "near"
 NEAR_SHARE = 0.8  # a tool whose p95 exceeds this share of its limit is near its limit
 MOST_NAMED = 3
 _UNSET = ToolLimits()
-INHERITABLE = {  # the row's columns and the policy's limits
+INHERITABLE = {  # the columns of a row, and the limits of its policy
     "idle_timeout_ms": "idle_timeout",
     "ceiling_ms": "ceiling",
     "max_running": "max_running",
@@ -60,7 +60,7 @@ INHERITABLE = {  # the row's columns and the policy's limits
 
 
 class LimitsForm(WarnedForm):
-    """The limits of one row. A conflicting edit is refused with both values.
+    """A form for the limits of one row. If an edit conflicts with another one, it is refused, and both values are shown.
 
     A preview (`is_preview`) gives no warnings because nothing is saved. `shown` are the durations displayed beside the
     limits.
@@ -148,7 +148,7 @@ class LimitsForm(WarnedForm):
         return self._last_calls.durations if self._last_calls else CallDurations()
 
     def _post_clean(self) -> None:
-        """Validate the row against the levels below it too, because the model only knows itself."""
+        """Validate the row against the levels below it too, because the model only knows its own values."""
         super()._post_clean()  # type: ignore[misc]  # the stubs leave it out
         if not self.errors and self.edited:
             try:
@@ -182,7 +182,7 @@ class LimitsForm(WarnedForm):
 
 
 class DefaultPolicyForm(LimitsForm):
-    """The limits of every tool without its own."""
+    """A form for the default limits, which apply to every tool without its own limits."""
 
     class Meta:
         model = DefaultPolicy
@@ -190,7 +190,7 @@ class DefaultPolicyForm(LimitsForm):
 
 
 class ToolPolicyForm(LimitsForm):
-    """The limits of one tool; a new row names a registered tool."""
+    """A form for the limits of one tool. A new row must name a tool of this site."""
 
     tool_name = forms.ChoiceField(
         label=gettext_lazy("Tool"),
@@ -228,12 +228,12 @@ class ToolPolicyRowForm(LimitsForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        del self.fields["why"]  # asked once for all rows
+        del self.fields["why"]  # the page asks for it once for all rows
         for name, entry in self.fields.items():
             entry.show_hidden_initial = name in ROW_FIELDS
             entry.help_text = ""
             if name in ROW_FIELDS:
-                # Screen readers need a label with the tool, because the column's head is not one.
+                # Screen readers need a label that names the tool, because they do not read the column's heading.
                 label = f"{entry.label}: {cast(ToolPolicy, self.instance).tool_name}"
                 entry.widget.attrs["aria-label"] = label
             if isinstance(entry, DurationField):
@@ -281,7 +281,7 @@ class ToolRow:
 
     @property
     def inherited(self) -> dict[str, str]:
-        """Return the inherited value and its source for each limit that the row does not set, by column."""
+        """Return the inherited value and its source, by column, for each limit that the row does not set."""
         return {
             column: words
             for column, name in INHERITABLE.items()
@@ -335,7 +335,7 @@ class ToolRow:
 
     @property
     def usual(self) -> str:
-        """Return the duration within which nearly all of its calls end."""
+        """Return p95, the duration within which 95 percent of its calls end."""
         return percentile_text(self.durations, 95)
 
     @property

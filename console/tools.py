@@ -1,4 +1,4 @@
-"""The tools of this site: those of this process, of the MCP servers, and of other processes only."""
+"""The tools of this site: those of this process, those of the MCP servers, and those that only other processes have."""
 
 from governance import selectors
 from governance.core.registry import registry

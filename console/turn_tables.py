@@ -35,7 +35,7 @@ _STOPPED = {CallStatus.CANCELLED, CallStatus.TIMED_OUT, CallStatus.ABANDONED}
 
 
 def calls_of(turn: Turn, calls: Iterable[Any] | None = None) -> SafeString | str:
-    """Return the turn's calls in order, linked to their pages. `calls` may have additional fields."""
+    """Return a table of the turn's calls, linked to their pages. If `calls` are passed, it has more columns."""
     in_full = calls is not None
     heads = [_("step"), _("tool"), _("status"), _("duration"), _("limit")]
     heads += [_("idle limit")] if in_full else []
@@ -67,7 +67,7 @@ def _call_cells(call: Any, reader: Any, *, in_full: bool) -> list[Any]:
 
 
 def after_the_cancel(request: CancelRequest, calls: Iterable[Any]) -> str:
-    """Return a line on whether anything of the turn is known to have run after the cancel was settled."""
+    """Return a sentence about what is known to have run after the cancel of the turn was settled."""
     at = request.settled_at
     if at is None:
         return NOTHING
@@ -96,7 +96,7 @@ def _names(calls: Iterable[Any]) -> str:
 
 
 def sub_agents_of(turn: Turn) -> SafeString | str:
-    """Return the child turns, and how they ended."""
+    """Return a table of the child turns, and how they ended."""
     heads = [
         _("queued at"), _("agent"), _("status"), _("ended by"), _("duration"), _("delivered at"),
     ]  # fmt: skip
@@ -115,7 +115,7 @@ def sub_agents_of(turn: Turn) -> SafeString | str:
 
 
 def decisions_on(turn: Turn) -> SafeString | str:
-    """Return the questions about the turn's calls, with the decisions."""
+    """Return a table of the requests for approval of the turn's calls, with the decisions."""
     heads = [_("asked at"), _("tool"), _("decision"), _("by"), _("decided at"), _("reason")]
     reader = reader_of(turn)
     may_see_reasons = reader.has_perm("governance.view_content")
@@ -134,7 +134,7 @@ def decisions_on(turn: Turn) -> SafeString | str:
 
 
 def cancels_of(turn: Turn) -> SafeString | str:
-    """Return the cancel requests for the turn or its calls, with their latency."""
+    """Return a table of the cancel requests for the turn or its calls, with their latency."""
     heads = [
         _("requested at"), _("target"), _("reason"), _("channel"), _("by"), _("note"), _("duration"), _("outcome"),
     ]  # fmt: skip
@@ -156,7 +156,7 @@ def cancels_of(turn: Turn) -> SafeString | str:
 
 
 def limits_of(turn: Turn) -> SafeString | str:
-    """Return the requests to change the limit of a call."""
+    """Return a table of the requests to change the limit of one of the turn's calls."""
     heads = [
         _("requested at"),
         _("tool call"),
@@ -191,7 +191,7 @@ def repairs_of(turn: Turn) -> SafeString | str:
 
 
 def told_of(turn: Turn) -> SafeString | str:
-    """Return the results that stopped calls gave to the agent, and the note for the next turn."""
+    """Return a table of the results that the agent got for stopped calls, and of the note for the next turn."""
     lines = [
         (
             link("governance_toolcall", call.pk, call.tool_name, reader=reader_of(turn)),
@@ -205,7 +205,7 @@ def told_of(turn: Turn) -> SafeString | str:
 
 
 def results_of(turn: Turn, calls: Iterable[Any]) -> SafeString | str:
-    """Return the results that all calls gave to the agent, and the note for the next turn."""
+    """Return a table of the results that the agent got for all calls, and of the note for the next turn."""
     return _told(turn, [(call.tool_name, call.call_id, _text(call.result)) for call in calls])
 
 
@@ -217,7 +217,7 @@ def _told(turn: Turn, lines: Sequence[Any]) -> SafeString | str:
 
 
 def _next_told(turn: Turn) -> tuple[Any, ...]:
-    """Return the note that the following turn got, or would get if it began now."""
+    """Return a table row with the note that the next turn got, or would get if it began now."""
     following = (
         Turn.objects.filter(conversation=turn.conversation_id, number__gt=turn.number)
         .filter(started_at__isnull=False, replaced_by=None)
@@ -292,7 +292,7 @@ def _where(turn: Turn) -> Iterator[SafeString | str]:
 
 
 def _was_lost(turn: Turn) -> bool:
-    """Whether the process survived but lost the turn, for example because a commit was not confirmed."""
+    """Return whether the process survived but lost the turn, for example because a commit was not confirmed."""
     if turn.status != TurnStatus.INTERRUPTED or turn.ended_by_reason or turn.error_code:
         return False
     owner, at = turn.owner, turn.ended_at
@@ -302,6 +302,6 @@ def _was_lost(turn: Turn) -> bool:
 
 
 def _page_of(request: CancelRequest, reader: Any) -> SafeString | str:
-    """Link to the cancel's page; empty if the reader may not see it."""
+    """Return a link to the cancel's page; empty if the reader may not see it."""
     page = link("turns_cancelledturn", request.pk, _("details of the end"), reader=reader)
     return page if isinstance(page, SafeString) else ""

@@ -1,4 +1,4 @@
-"""Admin of turns: what ran, how and by whom it was ended, and an action that cancels."""
+"""Admin pages for turns: what ran, how and by whom it was ended, and an action that cancels turns."""
 
 from collections.abc import Iterable
 from typing import Any, ClassVar
@@ -80,19 +80,19 @@ TurnOutcomeFilter = filters.choice(
 
 
 class ReasonForm(ActionForm):
-    """Asks for the reason of an action."""
+    """A form that asks for the reason for an action."""
 
     why = forms.CharField(label=gettext_lazy("Reason (required)"), required=False, max_length=500)
 
 
 def _title(turn: Any) -> SafeString | str:
-    """Return the conversation's title. As a method, because Django wraps no other column of a related row."""
+    """Return the conversation's title, linked to its page."""
     title = Truncator(turn.conversation.title).chars(TITLE_SHOWN) or NOTHING
     return anchor(Link(title, turn.links["conversation"].address))
 
 
 def _worked_for(turn: Turn) -> SafeString | str:
-    """Link to the parent turn, with the call that started this one."""
+    """Return a link to the parent turn, with the call that started this one."""
     if turn.parent is None:
         return NOTHING
     text = f"{turn.parent.agent} · {turn.parent_tool_id}"
@@ -100,7 +100,7 @@ def _worked_for(turn: Turn) -> SafeString | str:
 
 
 def _replacement(turn: Turn) -> SafeString | str:
-    """Link to the turn that replaced this one after an edit. Replaced turns are left out of the history."""
+    """Return a link to the turn that replaced this one after an edit. Replaced turns are left out of the history."""
     if turn.replaced_by is None:
         return NOTHING
     number = str(turn.replaced_by.number)
@@ -112,7 +112,7 @@ def _limit(turn: Turn) -> str:
 
 
 def _answered_by(turn: Turn) -> str:
-    """Return the models as their providers call them."""
+    """Return the chat models that answered, under the names that their providers use."""
     answers = turn.messages.filter(usage__model__isnull=False).order_by("position")
     return ", ".join(dict.fromkeys(answers.values_list("usage__model", flat=True))) or NOTHING
 
@@ -126,7 +126,7 @@ _STATUS = Column(
 
 
 class TurnAdmin(SearchedList):
-    """Every turn, newest first."""
+    """The admin list of every turn, newest first."""
 
     content_fields = (
         "title", "user_message", "attachments", "told", "event_log", "error_detail", "provider_said",
@@ -215,7 +215,7 @@ class TurnAdmin(SearchedList):
             turn.query = request.GET
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Open the log's section while the user pages through it."""
+        """Return the fieldsets. The section with the event log is open while the user pages through it."""
         fieldsets = super().get_fieldsets(request, obj)
         if not event_log.asked(request.GET):
             return fieldsets
@@ -225,14 +225,14 @@ class TurnAdmin(SearchedList):
         ]
 
     def has_cancel_permission(self, request: HttpRequest) -> bool:
-        """Whether the action is offered."""
+        """Return whether the user may cancel turns."""
         return request.user.has_perm("turns.cancel_any")
 
     @admin.action(
         description=gettext_lazy("Cancel the selected running turns"), permissions=["cancel"]
     )
     def cancel_turns(self, request: HttpRequest, queryset: QuerySet[Turn]) -> HttpResponse | None:
-        """Cancel the selected turns that are not over, through the same service as every other client."""
+        """Cancel the selected turns that have not ended, through the same service as every other client."""
         note = request.POST.get("why", "").strip()
         if not note:
             return self.refuse_action(request, needs_reason(), field="why")

@@ -110,7 +110,7 @@ class WarnedForm(AnyModelForm):
         for name in self._edited_spans:
             if 0 < (self.cleaned_data.get(name) or 0) < UNITS_MS["s"]:
                 words = gettext(
-                    "%(field)s: %(value)s is shorter than a second. Save again to set it."
+                    "%(field)s: %(value)s is shorter than a second. Save again to confirm."
                 )
                 duration = format_duration(self.cleaned_data[name])
                 yield words % {"field": self.fields[name].label, "value": duration}

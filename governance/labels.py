@@ -18,8 +18,8 @@ from governance.core.policy import ApprovalRule, TimeoutSource
 Choices = list[tuple[str, Any]]
 
 _CALL_STATUSES: Mapping[str, Any] = {
-    CallStatus.PENDING: _("waits to start"),
-    CallStatus.AWAITING_APPROVAL: _("waits for a decision"),
+    CallStatus.PENDING: _("waiting to start"),
+    CallStatus.AWAITING_APPROVAL: _("waiting for a decision"),
     CallStatus.RUNNING: _("running"),
     CallStatus.CANCELLING: _("stopping"),
     CallStatus.SUCCEEDED: _("succeeded"),
@@ -30,7 +30,7 @@ _CALL_STATUSES: Mapping[str, Any] = {
     CallStatus.EXPIRED: _("nobody answered"),
     CallStatus.NOT_STARTED: _("not started"),
     CallStatus.ABANDONED: _("abandoned, may still be running"),
-    CallStatus.REPAIRED: _("lost; closed by a repair"),
+    CallStatus.REPAIRED: _("lost; its outcome is unknown"),
 }
 ENDED_SINCE = _("abandoned, has since ended")  # an abandoned call whose end was observed
 _ERROR_TYPES: Mapping[str, Any] = {
@@ -61,9 +61,9 @@ _EFFECTS: Mapping[str, Any] = {
 }
 _TIMEOUT_SOURCES: Mapping[str, Any] = {
     TimeoutSource.HINT: _("requested by the agent"),
-    TimeoutSource.ARGUMENT: _("the call’s own argument"),
+    TimeoutSource.ARGUMENT: _("an argument of the call"),
     TimeoutSource.OVERRIDE: _("admin limit for this tool"),
-    TimeoutSource.TOOL: _("the tool’s own"),
+    TimeoutSource.TOOL: _("the tool’s declaration"),
     TimeoutSource.DEFAULT: _("admin default"),
     TimeoutSource.SETTING: _("this site’s setting"),
     TimeoutSource.BUILT_IN: _("built in"),

@@ -62,7 +62,7 @@ class ToolCallNotEnded(TurnsError):
     """The call has no result yet."""
 
     code = "tool_call_not_ended"
-    text = _("This tool call has not ended yet. Its result is available after its end.")
+    text = _("This tool call has not ended yet. Its result will be available when it ends.")
 
 
 class InvalidAnswer(TurnsError):

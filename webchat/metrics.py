@@ -39,7 +39,7 @@ async def metrics(request: HttpRequest) -> HttpResponse:
     `?scope=process` omits the metrics that are the same for every process. `?scope=site` returns only those.
     """
     if find_spec("prometheus_client") is None:
-        sentence = _("Metrics need the extra “metrics”: pip install django-turnkeeper[metrics].")
+        sentence = _("Metrics need the “metrics” extra: pip install django-turnkeeper[metrics].")
         return api_errors.error(404, "metrics_not_installed", sentence)
     user = await _user_of(request)
     if user is None:

@@ -15,7 +15,7 @@ CHAT_TEXTS: dict[str, Promise] = {
     "voice_hearing": _("Hearing you. Press to stop listening."),
     "voice_heard": _("Heard: {text}"),
     "voice_privacy_typed": _(
-        "What you say is typed into the message field, and nothing is sent until you send it. Your browser's vendor may process your speech."
+        "What you say is typed into the message field. It is not sent until you send the message. Your browser's vendor may process your speech."
     ),
     "voice_privacy_sent": _(
         "What you say is sent as soon as you pause. Your browser's vendor may process your speech."
@@ -34,7 +34,9 @@ CHAT_TEXTS: dict[str, Promise] = {
     "voice_error_language-not-supported": _(
         "Speech recognition does not support your browser's language. Type your message instead."
     ),
-    "voice_error_phrases-not-supported": _("Speech recognition continues without word hints."),
+    "voice_error_phrases-not-supported": _(
+        "Your browser does not support hints about expected words. Speech recognition continues without them."
+    ),
     "voice_error_unknown": _("Speech recognition failed. Trying again…"),
     # Numbers
     "seconds": _("{n} s"),
@@ -59,19 +61,19 @@ CHAT_TEXTS: dict[str, Promise] = {
     # The size of the context, and the model's thoughts
     "prompt_changed_agent": _("The agent has changed, so the model reads this conversation again."),
     "prompt_changed_tools": _(
-        "The agent's tools have changed, so the model reads this conversation again."
+        "The agent's tools have changed, so the model reads the whole conversation again."
     ),
     "prompt_changed_prune": _(
-        "Old messages were deleted, so the model reads this conversation again."
+        "Old messages were deleted, so the model reads the whole conversation again."
     ),
     "prompt_changed_clear": _(
-        "To save room, the model no longer reads old tool results. They are still here."
+        "To save room, the model no longer reads old tool results. You can still see them here."
     ),
     "prompt_changed_summary": _(
-        "To save room, the model reads a summary instead of the oldest messages. They are still here."
+        "To save room, the model reads a summary instead of the oldest messages. You can still see them here."
     ),
     "prompt_changed_cut": _(
-        "To save room, the model no longer reads the oldest messages. They are still here."
+        "To save room, the model no longer reads the oldest messages. You can still see them here."
     ),
     "summary_of_oldest": _("Summary of the oldest messages"),
     "context_used": _("{percent} % of the model's context window is used"),
@@ -149,7 +151,7 @@ CHAT_TEXTS: dict[str, Promise] = {
     "command_cancelled_one": _("cancelled {n} tool"),
     "command_cancelled_other": _("cancelled {n} tools"),
     "send_again": _("Send again"),
-    "cancel_again": _("Still stopping… Ask again"),
+    "cancel_again": _("Still stopping… Cancel again"),
     "send": _("Send"),
     "queue": _("Queue"),
     # The connection
@@ -167,10 +169,14 @@ CHAT_TEXTS: dict[str, Promise] = {
     "connection_not_found": _("Not available"),
     "connection_outdated": _("Reload needed"),
     "banner_resuming": _("Catching up…"),
-    "banner_offline": _("You are offline. This page catches up with the task when you are back."),
-    "banner_offline_idle": _("You are offline. Your messages are sent when you are back."),
-    "banner_reconnecting": _("Reconnecting… This page will then catch up with the task."),
-    "banner_reconnecting_idle": _("Reconnecting… Your messages are sent afterwards."),
+    "banner_offline": _(
+        "You are offline. When you are back online, this page shows what you missed."
+    ),
+    "banner_offline_idle": _(
+        "You are offline. Your messages will be sent when you are back online."
+    ),
+    "banner_reconnecting": _("Reconnecting… This page will then show what you missed."),
+    "banner_reconnecting_idle": _("Reconnecting… Your messages will be sent afterwards."),
     "banner_restarting": _("The server is restarting. This page reconnects automatically."),
     "banner_busy": _("Too many messages in a short time. This page reconnects in a moment."),
     "banner_signed_out": _("Your session ended. What you write is kept until you sign in again."),
@@ -200,7 +206,7 @@ CHAT_TEXTS: dict[str, Promise] = {
     ),
     "answer_tool_already_finished": _("{tool} is no longer waiting for an answer."),
     "answer_tool_not_found": _("That call no longer exists."),
-    "answer_tool_denied": _("You are not allowed to answer for {tool}."),
+    "answer_tool_denied": _("You are not allowed to answer the form of {tool}."),
     "decide_tool_already_finished": _("{tool} is no longer waiting for a decision."),
     "decide_tool_not_found": _("That call no longer exists."),
     "decide_tool_denied": _("You are not allowed to decide on {tool}."),

@@ -102,7 +102,7 @@ class Migration(migrations.Migration):
                     models.JSONField(
                         blank=True,
                         default=None,
-                        help_text="Tool names as the server reports them, one per line. Blank = all tools that it marks as read-only now, or in its first list. Tools that it marks later need approval until you add them here.",
+                        help_text="Tool names as the server reports them, one per line. Blank = all tools that it marks as read-only now or, if it has not connected yet, in the first list that it sends. Tools that it marks later need approval until you add them here.",
                         null=True,
                         verbose_name="trusted read-only tools",
                     ),
@@ -121,7 +121,7 @@ class Migration(migrations.Migration):
                     models.BooleanField(
                         db_default=False,
                         default=False,
-                        help_text="A running call of this server may show the user a form, and receives the answers. If this is off, the server learns that nobody can be asked. If it is on, a command runs one call at a time, unless a number is set below.",
+                        help_text="While a call of this server runs, the server may show the user a form, and it receives the answers. If this is off, the server is told that it cannot ask. If it is on, a server of the kind “command” runs one call at a time, unless you set a number of concurrent calls below.",
                         verbose_name="may ask people",
                     ),
                 ),
@@ -166,7 +166,7 @@ class Migration(migrations.Migration):
                     "allow_private",
                     models.BooleanField(
                         default=False,
-                        help_text="Allows loopback addresses and networks that only this machine can reach.",
+                        help_text="Allows loopback addresses and addresses on private networks.",
                         verbose_name="may be on a private network",
                     ),
                 ),

@@ -87,8 +87,9 @@ class McpServer(models.Model):
         blank=True,
         default=None,
         help_text=_(
-            "Tool names as the server reports them, one per line. Blank = all tools that it marks as read-only now, or in"
-            " its first list. Tools that it marks later need approval until you add them here."
+            "Tool names as the server reports them, one per line. Blank = all tools that it marks as read-only now or, "
+            "if it has not connected yet, in the first list that it sends. Tools that it marks later need approval until "
+            "you add them here."
         ),
     )
     uses_instructions = models.BooleanField(
@@ -105,9 +106,9 @@ class McpServer(models.Model):
         default=False,
         db_default=False,
         help_text=_(
-            "A running call of this server may show the user a form, and receives the answers. If this is off, the "
-            "server learns that nobody can be asked. If it is on, a command runs one call at a time, unless a number is "
-            "set below."
+            "While a call of this server runs, the server may show the user a form, and it receives the answers. If "
+            "this is off, the server is told that it cannot ask. If it is on, a server of the kind “command” runs one "
+            "call at a time, unless you set a number of concurrent calls below."
         ),
     )
     timeout_ms = span(
@@ -125,7 +126,7 @@ class McpServer(models.Model):
     allow_private = models.BooleanField(
         _("may be on a private network"),
         default=False,
-        help_text=_("Allows loopback addresses and networks that only this machine can reach."),
+        help_text=_("Allows loopback addresses and addresses on private networks."),
     )
     updated_at = DatabaseTimeField(_("changed at"), auto_now=True, db_default=Now())
     last_ok_at = models.DateTimeField(_("last success at"), null=True, editable=False)

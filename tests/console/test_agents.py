@@ -108,7 +108,7 @@ def test_a_turn_limit_below_a_second_is_saved_after_a_warning(admin_client):
         "ticked_tools": ["wait", "read_file"],
     }
     page = save(admin_client, ADD, name="hasty", **hasty)
-    assert "90 ms is shorter than a second. Save again to set it." in str(errors(page))
+    assert "90 ms is shorter than a second. Save again to confirm." in str(errors(page))
     assert not Agent.objects.filter(name="hasty").exists()
     page = admin_client.post(ADD, filled_in(page, turn_timeout_ms="80 ms"))  # not what was accepted
     assert "80 ms is shorter than a second" in str(errors(page))

@@ -368,7 +368,7 @@ def test_long_lists_begin_with_the_last_day_and_search_looks_at_any_time(admin_c
 
 
 def test_a_long_list_says_what_a_wider_time_costs(admin_client, history):
-    words = "For more than 24 hours, other filters may read every row in the range"
+    words = "If the range is longer than 24 hours, other filters may read every row in it"
     for model in (ToolCall, Approval, Turn, CancelRequest, Repair, Conversation):
         is_long = model is not Conversation
         for query in ({}, {"when": "30d"}):

@@ -25,7 +25,7 @@ def heading_of(client, row):
 @pytest.mark.parametrize(
     ("status", "fields", "calls", "heading"),
     [
-        ("queued", {}, {}, "ada’s turn waits to start"),
+        ("queued", {}, {}, "ada’s turn is waiting to start"),
         (
             "cancelled",
             {"duration_ms": 0, "started_at": None},

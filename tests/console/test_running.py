@@ -114,7 +114,7 @@ def test_it_tells_who_where_since_when_and_what_is_left(admin_client, ada):
     RowFactory(ada).turn("completed", agent="gone-agent")
     html = page(admin_client)
     assert "Running now, as of" in html
-    for text in ("digger", "ada", "runner-2", "waits to start", "Holes &lt;b&gt;and"):
+    for text in ("digger", "ada", "runner-2", "waiting to start", "Holes &lt;b&gt;and"):
         assert text in html, text
     assert "What the conversation began with" not in html  # a turn is known by its own message
     assert "for 1 min" in html

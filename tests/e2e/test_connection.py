@@ -46,7 +46,7 @@ async def test_a_network_loss_in_mid_turn_leaves_no_gap_and_no_duplicate(browser
     await browser_user.context.set_offline(True)
     await expect(chat.connection).to_have_attribute("data-status", "offline")
     await expect(chat.page.locator("#banner-text")).to_contain_text(
-        "This page catches up with the task when you are back."
+        "When you are back online, this page shows what you missed."
     )
     await browser_user.context.set_offline(False)
     await expect(chat.connection).to_have_attribute("data-status", "online")
@@ -71,7 +71,7 @@ async def test_a_crash_of_the_server_interrupts_the_turn_and_the_page_comes_back
     await eventually(lambda: own_site.processes("sleep 63"))
     own_site.kill()
     await expect(chat.page.locator("#banner-text")).to_contain_text(
-        "Reconnecting… This page will then catch up"
+        "Reconnecting… This page will then show what you missed"
     )
     await expect(chat.running_bar).to_contain_text("Not connected: working when last seen")
     own_site.start()

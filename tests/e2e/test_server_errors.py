@@ -44,7 +44,7 @@ async def test_a_cancel_that_meets_a_server_error_is_asked_for_again_until_it_is
     chat = await person.start_conversation()
     await chat.say("within 30min wait 600")
     await expect(chat.cards).to_have_count(1)
-    again = chat.page.get_by_role("button", name="Ask again")
+    again = chat.page.get_by_role("button", name="Cancel again")
     with refusing(own_site, "turns_operation"):
         await chat.cancel_turn.click()
         await expect(again).to_be_enabled()

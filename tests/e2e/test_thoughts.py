@@ -57,5 +57,5 @@ async def test_above_a_message_stands_why_the_model_reads_the_conversation_anew(
     turn = chat.page.locator(".turn").last
 
     await expect(turn.locator(":scope > :first-child")).to_have_text(
-        "The agent's tools have changed, so the model reads this conversation again."
+        "The agent's tools have changed, so the model reads the whole conversation again."
     )

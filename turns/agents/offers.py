@@ -40,7 +40,7 @@ LEFT_OUT = _(
     "This agent has %(all)s tools, but a request can contain at most %(kept)s. Left out: %(names)s. An administrator can select the agent’s tools."
 )
 STARTING = _(
-    "MCP servers that are still starting: %(names)s. The agent can use their tools from a later message on."
+    "These MCP servers are still starting: %(names)s. Once they have started, the agent can use their tools for your next message."
 )
 AND_MORE = _("%(names)s and %(more)s more")
 

@@ -192,7 +192,7 @@ def _refused(code: str) -> AttachmentRejected:
             sentence = _("Reading this file takes too long. Try a smaller one.")
         case "not_installed":
             sentence = _(
-                "This site cannot read such files. An administrator can install the extra “files”."
+                "This site cannot read such files. An administrator can install the “files” extra."
             )
         case _:
             sentence = _("The file cannot be read. It is damaged or not of the expected type.")

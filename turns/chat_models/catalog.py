@@ -71,9 +71,9 @@ def standing_in(model: ChatModel) -> Iterator[None]:
 
 
 UNKNOWN = _(
-    "There is no chat model named “%(name)s”. An administrator can set TURNS_CHAT_MODEL to “local”, to one of a "
-    "provider such as “anthropic:claude-sonnet-5-5” (%(providers)s), or to the path of a function that returns "
-    "one, such as “package.module:factory”."
+    "There is no chat model named “%(name)s”. An administrator can set TURNS_CHAT_MODEL to “local”, to a "
+    "provider’s model such as “anthropic:claude-sonnet-5-5” (%(providers)s), or to the path of a function that returns "
+    "a model, such as “package.module:factory”."
 )
 
 

@@ -29,7 +29,7 @@ _WORD = re.compile(r"[^ ]* |[^ ]+")
 _PIECE = re.compile(r".{1,24}", re.DOTALL)
 _FILE = r"(?P<path>[^:]*[^:\s])"
 _TO_AGENT = r"(?P<agent>\S+)\s+(?P<message>.+)"
-_TOO_MANY_CALLS = _("At most %(max)d calls can run in parallel; put a line `then` between them.")
+_TOO_MANY_CALLS = _("At most %(max)d calls can run in parallel. Put a `then` line between them.")
 
 
 class CommandProblem(ValueError):
@@ -60,7 +60,7 @@ COMMANDS = {row.example.split()[0]: row for row in (
     Command("list", "list_files", r"(?P<path>.+)?", _("list a directory: `list`, `list src`")),
     Command("write notes.txt: Buy milk", "write_file", rf"{_FILE}\s*:[^\S\n]*\n?(?P<content>.*)", _("write a file"), _("a file name and some text")),
     Command("edit notes.txt: milk => bread", "edit_file", rf"{_FILE}\s*+:(?!\s*+=>)\s*+(?P<old>.*?\S)\s*=>\s*(?P<new>.*)",
-        _("replace a text in a file"), _("a file, the old and the new text")),
+        _("replace text in a file"), _("a file, the old and the new text")),
     Command("fetch https://example.org/", "web_fetch", r"(?P<url>.+)", _("show a web page"), _("an address")),
     Command("wait 20", "wait", r"(?P<time>[\d.]+\s*[a-z]*)", _("wait for 20 seconds"), _("a number of seconds")),
     Command("ask assistant run date", "sessions_ask", _TO_AGENT,
@@ -68,9 +68,9 @@ COMMANDS = {row.example.split()[0]: row for row in (
     Command("spawn assistant wait 60", "sessions_spawn", _TO_AGENT,
         _("start another agent and get its report later"), _("an agent and a message")),
     Command("status", "session_status", "", _("show how the calls of this conversation ended"), problem=_("`%(word)s` takes no arguments.")),
-    Command("say Hello", "", r"(?P<text>.+)", _("answer with a text"), _("a text")),
-    Command("slowly One two three", "", r"(?P<text>.+)", _("answer word by word, slowly enough to cancel it"), _("a text")),
-    Command("think Let me see", "", r"(?P<text>.+)", _("show thoughts word by word before the answer"), _("a text")),
+    Command("say Hello", "", r"(?P<text>.+)", _("answer with the given text"), _("some text")),
+    Command("slowly One two three", "", r"(?P<text>.+)", _("answer word by word, slowly enough to cancel it"), _("some text")),
+    Command("think Let me see", "", r"(?P<text>.+)", _("show thoughts word by word before the answer"), _("some text")),
     Command('call wait {"seconds": 3}', "", r"(?P<tool>[\w.:-]+)(?:\s+(?P<arguments>\{.*))?",
         _("call any tool with its arguments as JSON"), _("a tool and its arguments as JSON")),
     Command("within 5s run sleep 60", "", r"(?P<time>[\d.]+\s*[a-z]+)\s+(?P<rest>\S.*)",
@@ -170,7 +170,7 @@ def read(command: str, *, prefixes: int = 0) -> Call | str:
                 )
                 return Call(groups["tool"], arguments)
             except RepeatedName as error:
-                problem = _("The arguments of `call %(tool)s` give “%(name)s” more than once.")
+                problem = _("The arguments of `call %(tool)s` contain “%(name)s” more than once.")
                 name = textwrap.shorten(error.name, 60, placeholder=" …")
                 raise CommandProblem(problem, tool=groups["tool"], name=name) from None
             except (ValueError, RecursionError):

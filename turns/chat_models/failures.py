@@ -200,7 +200,7 @@ _SENTENCES: dict[FailureKind, str] = {
     ),
     FailureKind.REJECTED: _(
         "The provider of “%(chat_model)s” rejected the request, and repeating it will not help. An administrator can "
-        "read the provider's message on the page of this turn."
+        "read the provider's message in the admin."
     ),
     FailureKind.NO_TOOLS: _(
         "The chat model “%(chat_model)s” cannot use tools. An administrator can choose another one for the agent, or give "
@@ -242,7 +242,7 @@ _SENTENCES: dict[FailureKind, str] = {
         "one message."
     ),
     FailureKind.CONFLICT: _(
-        "The provider of “%(chat_model)s” could not process the request together with another one. Send your message again."
+        "The request conflicted with another one at the provider of “%(chat_model)s”. Send your message again."
     ),
     FailureKind.TOO_LARGE: _(
         "The request is too large for the provider of “%(chat_model)s”. Send a shorter message or start a new "

@@ -158,11 +158,11 @@ def _help(request: ChatRequest) -> str:
     rows = [f"- `{row.example}`: {_(row.meaning)}" for row in COMMANDS.values()]
     names = ", ".join(code(tool.name) for tool in request.tools)
     parts = (
-        _("I am the built-in `local` model. I understand these commands, one on each line:"),
+        _("I am the built-in `local` model. I understand these commands, one per line:"),
         "\n".join([*rows, f"- `agents`: {_('list the available agents')}"]),
         _(
-            "Several lines run in parallel, except `run`, `write` and `edit`, which each run alone; a line "
-            "`then` begins the next step. An indented line belongs to the line above it."
+            "Several lines run in parallel, except `run`, `write` and `edit`, which each run alone. A `then` "
+            "line begins the next step. An indented line belongs to the line above it."
         ),
         "```text\nwait 5\nfetch https://example.org/\nthen\nrun date\n```",
         _("The tools here: %(names)s.") % {"names": names} if names else "",
@@ -175,7 +175,7 @@ def _agents(instructions: str) -> str:
     agents = re.findall(r"(?m)^- (.*?)(: .*|$)", colleagues)
     if not agents:
         return _("There are no other agents here. An administrator can add some.")
-    opening = _("These agents are available. Send `ask` or `spawn`, a name and a task.")
+    opening = _("These agents are available. Send `ask` or `spawn`, followed by a name and a task.")
     return "\n".join((opening, "", *(f"- {code(name)}{plain(text)}" for name, text in agents)))
 
 

@@ -89,7 +89,9 @@ def _locked_for_deletion(conversation_id: UUID) -> Conversation:
     if conversation.deleted_at is not None:
         raise ConversationNotFound
     if conversation.parent_id is not None:
-        raise MessageRejected(_("A sub-agent works here. Delete the main conversation instead."))
+        raise MessageRejected(
+            _("This conversation belongs to a sub-agent. Delete the main conversation instead.")
+        )
     return conversation
 
 

@@ -53,7 +53,7 @@ def tools_problem(tools: Any) -> str:
 def samples_problem(samples: Any) -> str:
     """Return a message about the first problem in a list of samples; empty if there is none."""
     if not isinstance(samples, list) or not all(isinstance(text, str) for text in samples):
-        return _("Enter a list of texts.")
+        return _("Enter a list of strings.")
     if len(samples) > MOST_SAMPLES:
         return _("Enter at most %(most)d samples.") % {"most": MOST_SAMPLES}
     if any(not text.strip() or len(text) > LONGEST_SAMPLE for text in samples):
@@ -66,12 +66,14 @@ def samples_problem(samples: Any) -> str:
 def stop_sequences_problem(texts: Any) -> str:
     """Return a message about the first problem in a list of stop sequences; empty if there is none."""
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        return _("Enter a list of texts.")
+        return _("Enter a list of strings.")
     if len(texts) > MOST_STOP_SEQUENCES:
         return _("Enter at most %(most)d stop sequences.") % {"most": MOST_STOP_SEQUENCES}
     # Anthropic rejects blank ones.
     if any(not text.strip() or len(text) > LONGEST_STOP_SEQUENCE for text in texts):
-        return _("Each must have 1 to %(most)d characters.") % {"most": LONGEST_STOP_SEQUENCE}
+        return _("Each stop sequence must have 1 to %(most)d characters.") % {
+            "most": LONGEST_STOP_SEQUENCE
+        }
     return ""
 
 
@@ -106,7 +108,7 @@ def _problems(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if value is not None and value > most:
             yield (
                 name,
-                _("Values above %(most)d have no effect. Leave it blank for no limit.")
+                _("Values above %(most)d have no effect. Leave the field blank for no limit.")
                 % {"most": most},
             )
 

@@ -310,7 +310,9 @@ def _check_room(conversation: Conversation, *, waiting: int, parent: Turn | None
     if conversation.parked_at is not None:
         raise ConversationParked
     if conversation.parent_id is not None and parent is None:
-        raise MessageRejected(_("A sub-agent works here. Write to the main conversation instead."))
+        raise MessageRejected(
+            _("This conversation belongs to a sub-agent. Write to the main conversation instead.")
+        )
     if waiting >= app_settings.MAX_QUEUED:
         raise QueueIsFull
 

@@ -103,7 +103,9 @@ def _edit(
         values["pinned_at"] = database_now() if is_pinned else None
     if agent is not None:
         if row.parent_id is not None:
-            raise MessageRejected(_("A sub-agent works here. Its agent cannot be changed."))
+            raise MessageRejected(
+                _("This conversation belongs to a sub-agent. You cannot change its agent.")
+            )
         values["agent"] = find_agent(agent, user_id=row.owner_id).name
     if values:
         Conversation.objects.filter(pk=row.pk).update(**values, edited_at=database_now())

@@ -407,7 +407,7 @@ async def test_what_makes_no_sense_is_refused_in_words(executor, values, words):
 async def test_a_limit_below_a_second_is_saved_after_a_warning(executor):
     admin_client = await sign_in(is_superuser=True)
     answer = await add(admin_client, timeout_ms="500 ms")
-    assert "500 ms is shorter than a second. Save again to set it." in answer.content.decode()
+    assert "500 ms is shorter than a second. Save again to confirm." in answer.content.decode()
     accepted = answer.context["adminform"].form["accepted"].value()
     assert 'name="accepted"' in answer.content.decode()
     assert (await add(admin_client, timeout_ms="500 ms", accepted=accepted)).status_code == 302

@@ -80,7 +80,7 @@ def test_one_agent_is_the_default_always():
         ({"turn_timeout_ms": 8 * 86_400_000}, "longer than a week"),
         ({"turn_timeout_ms": -1}, "negative"),
         ({"turn_timeout_ms": "soon"}, "whole number"),
-        ({"token_limit": 10**15}, "Leave it blank"),
+        ({"token_limit": 10**15}, "Leave the field blank"),
         ({"step_limit": 0}, "greater than or equal to 1"),
         ({"max_parallel_calls": 0}, "greater than or equal to 1"),
         ({"approval": "never"}, "not a valid choice"),
@@ -131,8 +131,8 @@ def test_a_field_that_agents_do_not_have_is_a_mistake_of_the_code():
 @pytest.mark.parametrize(
     ("samples", "problem"),
     [
-        ("help", "list of texts"),
-        ([1], "list of texts"),
+        ("help", "list of strings"),
+        ([1], "list of strings"),
         (["a"] * 5, "at most 4 samples"),
         (["a" * 201], "1 to 200 characters"),
         ([" "], "1 to 200 characters"),

@@ -120,7 +120,7 @@ def test_speech_is_no_call():
         ("call wait [1]", "`call` needs"),
         ('call wait {"seconds": }', "not valid JSON"),
         ("call wait " + '{"a":' * 5_000, "not valid JSON"),
-        ('call wait {"seconds": 1, "seconds": 2}', "give “seconds” more than once"),
+        ('call wait {"seconds": 1, "seconds": 2}', "contain “seconds” more than once"),
         ("within", "`within` needs"),
         ("within 5 run ls", "`within` needs"),
         ("within 5 status", "`within` needs"),

@@ -84,7 +84,7 @@ REFUSALS = {
         completions.error("400 Bad Request", THEIR_WORDS, type="invalid_request_error"),
         gemini.error("400 Bad Request", THEIR_WORDS, "INVALID_ARGUMENT"),
         "chat_model_rejected",
-        "read the provider's message on the page of this turn",
+        "read the provider's message in the admin",
     ),
     "no tools": (
         None,
@@ -137,7 +137,7 @@ REFUSALS = {
     "405": (
         *[Response([b"<html>0xC0FFEE</html>"], status="405 Method Not Allowed")] * 3,
         "chat_model_rejected",
-        "read the provider's message on the page of this turn",
+        "read the provider's message in the admin",
     ),
     "no credit": (
         messages.error(

@@ -54,7 +54,7 @@ def test_the_one_row_is_shown_and_edited_in_units_and_the_edit_is_audited(admin:
 def test_a_span_below_a_second_is_saved_after_a_warning(admin: Client, name: str):
     form = {"policy": "detach", "grace_ms": "30 s", "unattended_limit_ms": "1 h", name: "500 ms"}
     shown = admin.post(PAGE, form).context["adminform"].form
-    assert "500 ms is shorter than a second. Save again to set it." in str(shown.errors)
+    assert "500 ms is shorter than a second. Save again to confirm." in str(shown.errors)
     assert disconnects.read().policy == "cancel_after_grace"
     again = {field: shown[field].value() or "" for field in shown.fields}
     assert admin.post(PAGE, again).status_code == 302

@@ -46,7 +46,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--metrics-port",
             type=int,
-            help="answer Prometheus on this port (needs the extra “metrics”; default: not at all)",
+            help="answer Prometheus on this port (needs the “metrics” extra; default: not at all)",
         )
         parser.add_argument(
             "--metrics-host",
