@@ -9,11 +9,10 @@ from typing import Any
 from django.db.models import Count, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.safestring import SafeString
-from django.utils.timezone import localtime
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from console.filters import FROM, ConditionFilter, TimeFilter
+from console.filters import ANY, ConditionFilter, TimeFilter
 from console.formats import NOTHING, Column, Status, Tone, format_span, format_time
 from console.links import Link, address_of_list, address_of_row, anchor, reader_of, turns_address
 from console.lists import HistoryList
@@ -96,9 +95,9 @@ def _live_turns(process: Any) -> SafeString | str:
 
 
 def _past_turns(process: Process) -> SafeString | str:
-    """Return a link to the turns that a process ran. The time range begins with the day on which the process started."""
-    since = {FROM: localtime(process.started_at).date()}
-    address = turns_address(reader_of(process), process=process.pk, **since)
+    """Return a link to the turns that a process ran, including those that were queued before it started."""
+    any_time = {TimeFilter.parameter_name: ANY}
+    address = turns_address(reader_of(process), process=process.pk, **any_time)
     return anchor(Link(_("All turns of this process"), address)) if address else NOTHING
 
 
@@ -107,7 +106,7 @@ def _lost_turns_link(process: Process, reader: Any) -> Link:
     filters = {
         "process": process.pk,
         "status__exact": TurnStatus.INTERRUPTED.value,
-        FROM: localtime(process.started_at).date(),
+        TimeFilter.parameter_name: ANY,
     }
     return Link(str(process.lost_turns), turns_address(reader, **filters))
 

@@ -41,14 +41,6 @@ class WebchatSettings(AppSettings):
     """Maximum number of open sockets of one user in one process. A further socket receives the error
     `too_many_sockets` and is closed with the code 4429."""
 
-    MAX_USER_FRAMES_PER_MINUTE: Annotated[int, Setting("webchat.E001")] = 960
-    """The maximum number of frames per minute from all sockets of one user to one process. Beyond that, a socket that
-    continues to send is closed with code 4429. A cancel is never refused because of this limit."""
-
-    MAX_SOCKETS_PER_USER: Annotated[int, Setting("webchat.E001")] = 50
-    """The maximum number of open sockets of one user in one process. A further socket gets the error `too_many_sockets`
-    and is closed with code 4429."""
-
     MAX_POSTS_PER_MINUTE: Annotated[int, Setting("webchat.E001")] = 240
     """Maximum number of POST requests per minute from one user to one endpoint of the API, in one process. Further
     requests are answered with 429. Each endpoint is counted separately, so that no other requests can use up the limit

@@ -59,7 +59,9 @@ CHAT_TEXTS: dict[str, Promise] = {
     "history_repaired_one": _("One call had no recorded result. The history was repaired."),
     "history_repaired_other": _("{n} calls had no recorded result. The history was repaired."),
     # The size of the context, and the model's thoughts
-    "prompt_changed_agent": _("The agent has changed, so the model reads this conversation again."),
+    "prompt_changed_agent": _(
+        "The agent has changed, so the model reads the whole conversation again."
+    ),
     "prompt_changed_tools": _(
         "The agent's tools have changed, so the model reads the whole conversation again."
     ),

@@ -17,7 +17,7 @@ from governance.models import McpServer
 from tests.staff import staff_client
 from tests.support import PATIENCE
 from tests.turns.row_factory import RowFactory, make_process, make_question
-from turns.models import CancelRequest, Process
+from turns.models import CancelRequest, Process, Turn
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -115,8 +115,10 @@ def test_a_dead_process_is_named_with_the_turns_that_it_lost(admin_client, ada):
     dead = make_process(name="runner-4", ended_at=ago(hours=1), ending="died", lost_turns=2)
     make_process(name="runner-5", ended_at=ago(hours=30), ending="died")
     Process.objects.filter(name="runner-1").update(draining_at=timezone.now())
-    for status in ("interrupted", "interrupted", "completed"):
-        factory.turn(status, owner=dead)
+    lost, *_others = [
+        factory.turn(status, owner=dead) for status in ("interrupted", "interrupted", "completed")
+    ]
+    Turn.objects.filter(pk=lost.pk).update(queued_at=ago(hours=50))  # before the process started
     context = context_of(admin_client)
     lines = {line.process.text: line for line in context["processes"]}
     assert {name: str(line.status.words).partition(":")[0] for name, line in lines.items()} == {
@@ -125,9 +127,9 @@ def test_a_dead_process_is_named_with_the_turns_that_it_lost(admin_client, ada):
         "runner-1": "draining",
     }
     assert context["process_words"] == "1 died, 1 stale, 1 draining"
-    lost = lines["runner-4"].lost_turns
-    assert lost.text == "2"
-    assert admin_client.get(lost.address).context["cl"].result_count == 2
+    link = lines["runner-4"].lost_turns
+    assert link.text == "2"
+    assert admin_client.get(link.address).context["cl"].result_count == 2
 
 
 def test_what_the_site_depends_on_says_how_it_is(admin_client, ada):

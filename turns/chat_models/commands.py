@@ -67,7 +67,7 @@ COMMANDS = {row.example.split()[0]: row for row in (
         _("ask another agent and wait for its answer"), _("an agent and a message")),
     Command("spawn assistant wait 60", "sessions_spawn", _TO_AGENT,
         _("start another agent and get its report later"), _("an agent and a message")),
-    Command("status", "session_status", "", _("show how the calls of this conversation ended"), problem=_("`%(word)s` takes no arguments.")),
+    Command("status", "session_status", "", _("show how the calls of this task ended"), problem=_("`%(word)s` takes no arguments.")),
     Command("say Hello", "", r"(?P<text>.+)", _("answer with the given text"), _("some text")),
     Command("slowly One two three", "", r"(?P<text>.+)", _("answer word by word, slowly enough to cancel it"), _("some text")),
     Command("think Let me see", "", r"(?P<text>.+)", _("show thoughts word by word before the answer"), _("some text")),
