@@ -63,7 +63,7 @@ _TIMEOUT_SOURCES: Mapping[str, Any] = {
     TimeoutSource.HINT: _("requested by the agent"),
     TimeoutSource.ARGUMENT: _("an argument of the call"),
     TimeoutSource.OVERRIDE: _("admin limit for this tool"),
-    TimeoutSource.TOOL: _("the tool’s declaration"),
+    TimeoutSource.TOOL: _("the tool"),
     TimeoutSource.DEFAULT: _("admin default"),
     TimeoutSource.SETTING: _("this site’s setting"),
     TimeoutSource.BUILT_IN: _("built in"),

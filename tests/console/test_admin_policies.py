@@ -280,7 +280,7 @@ def test_a_tool_that_is_switched_off_says_so_in_the_list(admin_client, settings,
     services.save_tool_policy(tool_name="plain", values={"tool_enabled": False}, by=None)
     answer = admin_client.get(reverse(LIST))
     page = answer.content.decode()
-    assert "no limit (from: the tool’s declaration)" in page
+    assert "no limit (from: the tool)" in page
     assert "Running commands is switched off on this server." in page
     row = next(row for row in answer.context["rows"] if row.name == "plain")
     assert row.other_limits == "disabled"

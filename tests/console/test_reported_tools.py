@@ -46,7 +46,7 @@ def test_a_tool_of_another_process_is_a_row_that_says_whose_it_is_and_none_is_st
     reported("deploy", declared={"timeout": 45, "title": "Deploy it"})
     page = admin_client.get(LIMITS)
     row = rows_of(page)["deploy"]
-    assert row.total_limit.replace("\xa0", " ") == "45 s (from: the tool’s declaration)"
+    assert row.total_limit.replace("\xa0", " ") == "45 s (from: the tool)"
     assert row.other_limits == "reported by runner-1"
     assert rows_of(page)["deploy"].tool.isolation == "async"
     assert "reported by" not in rows_of(page)["wait"].in_force

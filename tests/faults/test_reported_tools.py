@@ -27,7 +27,7 @@ def test_a_tool_of_a_runner_gets_its_limit_in_the_admin_of_a_web_process(scaled:
     site.serve("web", role="web")
     client, admin = site.client(), site.administrator()
     row = eventually_sync(lambda: row_of(admin, "deploy"))
-    assert "45 s (from: the tool’s declaration)" in row
+    assert "45 s (from: the tool)" in row
     assert "reported by runner-1" in row
     assert "reported by" not in row_of(admin, "affect")
 
