@@ -132,7 +132,7 @@ class CancelRequestAdmin(SearchedList):
     def sentence(self, row: Any) -> str:
         """Return a heading with the turn and the outcome."""
         words = (
-            _("Cancel request for a call of %(user)s’s turn #%(number)d: %(outcome)s")
+            _("Cancel request for a call in %(user)s’s turn #%(number)d: %(outcome)s")
             if row.tool_id
             else _("Cancel request for %(user)s’s turn #%(number)d: %(outcome)s")
         )

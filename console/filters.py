@@ -1,7 +1,7 @@
-"""The filters of the lists.
+"""Filters of the admin lists.
 
-Each filter is a condition on the list's own table, and none scans a table for its choices. A list can therefore be read
-along its index, within its time range. Typed values must match in full.
+Each filter is a condition on the list's own table, and none scans a table for its choices. The database can
+therefore use the list's index for the chosen time range. Typed values must match in full.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

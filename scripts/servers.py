@@ -322,10 +322,10 @@ def are_installed() -> bool:
 
 
 def free_port() -> int:
-    """Return an unused port of the loopback address, outside the kernel's ephemeral range.
+    """Return an unused port on the loopback address, outside the kernel's ephemeral range.
 
-    From that range, a client that keeps reconnecting to a stopped server could get the server's port and connect to
-    itself.
+    If the port were in that range, a client that keeps reconnecting to a stopped server could be assigned the server's
+    port and connect to itself.
     """
     while True:
         port = random.SystemRandom().choice(_PORTS)

@@ -1,7 +1,7 @@
 """Associate everything that a tool's body starts or raises with its call (T1, C13, T7, B4).
 
 `StartedWork` tracks the tasks, functions in threads and child processes that a body has started. A body whose task has
-ended may have left such work behind, as `asyncio.to_thread` and `asyncio.shield` do on a cancel. Its call must not be
+ended may have left such work behind, as `asyncio.to_thread` and `asyncio.shield` do when they are cancelled. Its call must not be
 reported as ended while that work runs. `StartedWork` sees tasks of the loop, functions in the executors that are
 reported to `note_function`, and child processes (Linux), but neither threads that a body starts directly nor processes
 that its children start.

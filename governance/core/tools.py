@@ -219,7 +219,9 @@ class ToolContext:
         return await self.show(content, name)
 
     def show_image_blocking(self, content: bytes, *, name: str = "image") -> str:
-        """Show an image, like `show_image`, in a thread or a worker process. Raise `Cancelled` on a cancel."""
+        """Show an image, as `show_image` does, but block. For threads and worker processes. Raise `Cancelled` if the call
+        is cancelled.
+        """
         return self.show_blocking(content, name)
 
     async def still_mine(self) -> bool:

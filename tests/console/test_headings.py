@@ -105,7 +105,7 @@ def test_a_call_is_headed_by_what_became_of_it(admin_client, ada, status, fields
     ("fields", "heading"),
     [
         ({"outcome": "cancelled"}, "Cancel request for ada’s turn #1: cancelled"),
-        ({"tool_id": "c1"}, "Cancel request for a call of ada’s turn #1: not yet"),
+        ({"tool_id": "c1"}, "Cancel request for a call in ada’s turn #1: not yet"),
     ],
 )
 def test_a_cancel_request_is_headed_by_its_turn_and_outcome(admin_client, ada, fields, heading):

@@ -42,7 +42,7 @@ class FailureKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """The names in the sentence of a failure: the chat model, the environment variable with its `key`, and the `extra`
+    """The names used in a failure message: the chat model, the environment variable with its `key`, and the `extra`
     with its packages. `key` and `extra` are empty if they are unknown.
     """
 

@@ -357,8 +357,8 @@ class TurnRunner:
             await asyncio.wait({cancelled}, timeout=wait)
 
     def _ended_by_token(self) -> TurnEnding:
-        """Return the ending of a cancelled turn. A cancel of the turn itself takes precedence over that of its work,
-        because it may have arrived during the report.
+        """Return the ending of a cancelled turn. Cancelling the turn itself takes precedence over cancelling its
+        work, because the turn may have been cancelled while the report was being written.
         """
         cancellation = self.token.cancellation or self._work.cancellation
         return ending_of(cancellation or Cancellation(reason=CancelReason.ERROR))
