@@ -219,8 +219,10 @@ class ToolContext:
         return await self.show(content, name)
 
     def show_image_blocking(self, content: bytes, *, name: str = "image") -> str:
-        """Show an image, as `show_image` does, but block. For threads and worker processes. Raise `Cancelled` if the call
-        is cancelled.
+        """Show an image from a thread or a worker process, and wait until it is stored.
+
+        Raises:
+            Cancelled: the call was cancelled.
         """
         return self.show_blocking(content, name)
 
