@@ -108,7 +108,7 @@ class AgentForm(VersionedForm):
     stop_sequences = LinesField(
         label=gettext_lazy("Stop sequences"),
         help_text=gettext_lazy(
-            "The answer ends before any of these texts, one per line, at most four."
+            "The answer stops before any of these strings. Enter one per line, at most four."
         ),
     )
 

@@ -219,7 +219,7 @@ def row_filter(
     choices: Callable[[], Sequence[tuple[str, Any]]] | None = None,
     words_for: Callable[[str], str] = str,
 ) -> type[RowFilter]:
-    """Return a filter class that narrows a list with this function. Without choices, the value is typed."""
+    """Return a filter class that narrows a list with the function `narrow`. Without choices, the user types the value."""
     functions = {"narrow": staticmethod(narrow), "words_for": staticmethod(words_for)}
     fields = {"parameter_name": name, "title": title, **functions}
     more = (

@@ -1,4 +1,4 @@
-"""Admin pages for API tokens: issue one (shown once), list and revoke them, and read their audit."""
+"""Admin pages for API tokens: issue a token, which is shown once; list tokens and revoke them; and read the log of both."""
 
 from typing import Any
 

@@ -116,7 +116,7 @@ class WarnedForm(AnyModelForm):
                 yield words % {"field": self.fields[name].label, "value": duration}
 
     def keep(self, name: str, value: str) -> None:
-        """Put a value into the form that is shown again, so that the next save is accepted."""
+        """Set a value in the redisplayed form, so that the next save is accepted."""
         data: Any = self.data.copy()  # type: ignore[attr-defined]  # a dict, if not that of a request
         data[self.add_prefix(name)] = value
         self.data = data

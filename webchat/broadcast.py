@@ -124,7 +124,7 @@ def _origin_of(_process: int) -> str:  # a forked process gets another id
 
 @asynccontextmanager
 async def in_time() -> AsyncIterator[None]:
-    """Run an operation of the channel layer with a time limit, and record a failure. The layer's exceptions are raised."""
+    """Run an operation of the channel layer with a time limit, and record a failure. Raises the layer's exceptions."""
     try:
         async with asyncio.timeout(app_settings.LAYER_TIMEOUT):
             yield
@@ -134,7 +134,7 @@ async def in_time() -> AsyncIterator[None]:
 
 
 async def send_to_group(group: str, message: dict[str, Any]) -> None:
-    """Send a message to a group, on the event loop of this process's sockets. The layer's exceptions are raised.
+    """Send a message to a group, on the event loop of this process's sockets. Raises the layer's exceptions.
 
     From another event loop, the in-memory layer would store the message but not wake the receivers.
     """
@@ -290,7 +290,7 @@ class ChannelLayerWakeups:
         await send_to_group(process_group(process_id), {"type": "process.hint"})
 
     async def listen(self, process_id: UUID, callback: OnWakeup) -> None:
-        """Await `callback` for each wake-up of this process, for at most an hour. The layer's exceptions are raised."""
+        """Await `callback` for each wake-up of this process, for at most an hour. Raises the layer's exceptions."""
         layer = get_channel_layer()
         if layer is None:
             await asyncio.Event().wait()

@@ -355,7 +355,7 @@ CHAT_TEXTS: dict[str, Promise] = {
     "approval_still": _("Not started. The timers are paused until you answer."),
     "approval_left": _("It will not run if nobody answers within {left}."),
     "approval_reason": _("Why not? The agent will read this."),
-    "question_show_all_one": _("Show all of {n} line"),
+    "question_show_all_one": _("Show {n} line"),
     "question_show_all_other": _("Show all {n} lines"),
     "allow_once": _("Allow once"),
     "allow_once_tool": _("Allow once: {tool}"),

@@ -93,7 +93,8 @@ class ToolboxSettings:
             kind="list of names",
         ),
     ] = ()
-    """The server's environment variables that commands may see in addition to a few harmless ones (G1)."""
+    """The environment variables of the server that commands may see. They also see a few harmless ones, for example
+    `PATH` (G1)."""
 
     exec_sandbox: Annotated[SandboxChoice, Setting("governance.E025")] = SandboxChoice.AUTO
     """The [sandbox](../howto/sandbox.md) of commands and git: `"auto"` uses bubblewrap if it works, `"bwrap"` refuses
@@ -131,7 +132,7 @@ class ToolboxSettings:
     exec_tmp_size: Annotated[
         int, Setting("governance.E053", 1_000_000, zero=True, kind="bytes")
     ] = 500_000_000
-    """Maximum size of the `/tmp` of a command in the sandbox, which is in memory. `0` means no limit (G1)."""
+    """Maximum size of a sandboxed command's `/tmp`, which is kept in memory. `0` means no limit (G1)."""
 
     exec_cpu_time: Annotated[
         int, Setting("governance.E054", 1, zero=True, kind="whole seconds")

@@ -96,7 +96,7 @@ class WaitsFor(TypedDict):
 
 
 class EndedBy(TypedDict):
-    """The cause of the end of a call or a turn. `by` is the name of the person who ended it, or empty if the
+    """Why a call or a turn ended. `by` is the name of the person who ended it, or empty if the
     system did.
     """
 
@@ -436,7 +436,7 @@ class ActiveTurn(TypedDict):
 class LiveTurn(ActiveTurn):
     """A turn that has not ended, with its calls.
 
-    `partial_text` is the text so far of its unfinished message. If `ends_after_step` is true, a cancel was accepted
+    `partial_text` is the text of its unfinished message so far. If `ends_after_step` is true, a cancel was accepted
     that ends the turn after the current step. `usage` covers its steps so far.
     """
 

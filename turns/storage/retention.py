@@ -319,9 +319,10 @@ def _delete_summaries(conversation_ids: Collection[UUID]) -> None:
 
 
 def _delete_events(turn_ids: Sequence[UUID]) -> Iterator[int]:
-    """Delete the events of turns, and yield the number per piece.
+    """Delete the events of turns in batches, and yield the number of deleted events of each batch.
 
-    Events are not part of the history. A page that was disconnected for so long receives a snapshot instead.
+    Events are not part of the history. A page that was disconnected long enough to miss them receives a snapshot
+    instead.
     """
     rows: QuerySet[Event] = Event.objects.filter(turn__in=turn_ids).order_by()
     while piece := list(rows.values_list("pk", flat=True)[:PIECE]):

@@ -94,7 +94,7 @@ export const EVENTS_AFTER_END = Object.freeze(["cancel_acknowledged", "history_r
  */
 
 /**
- * The cause of the end of a call or a turn. `by` is the name of the person who ended it, or empty if the system did.
+ * Why a call or a turn ended. `by` is the name of the person who ended it, or empty if the system did.
  *
  * @typedef {Readonly<{reason: string, source: string, by: string}>} EndedBy
  */
@@ -142,7 +142,7 @@ export const EVENTS_AFTER_END = Object.freeze(["cancel_acknowledged", "history_r
  */
 
 /**
- * A turn that has not ended, with its calls. `partial_text` is the text so far of its unfinished message. If `ends_after_step` is true, a cancel was accepted that ends the turn after the current step. `usage` covers its steps so far.
+ * A turn that has not ended, with its calls. `partial_text` is the text of its unfinished message so far. If `ends_after_step` is true, a cancel was accepted that ends the turn after the current step. `usage` covers its steps so far.
  *
  * @typedef {Readonly<{turn_id: string, conversation_id: string, agent: string, started_at: string|null, elapsed_ms: number, status: "queued"|"running"|"cancelling"|"completed"|"cancelled"|"failed"|"timed_out"|"interrupted", tool_call_count: number, current_tools: ReadonlyArray<CurrentTool>, parent_turn_id: string|null, owner: string|null, user_message: string, attachments: ReadonlyArray<AttachmentContent>, source: string, client_id: string|null, number: number, version: number, turn_timeout_ms: number|null, calls: ReadonlyArray<Call>, partial_text: string, notice: Notice|null, prompt_change: string|null, summary: string, ends_after_step: boolean, usage: Readonly<Record<string, any>>}>} LiveTurn
  */
