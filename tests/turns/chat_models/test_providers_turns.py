@@ -156,7 +156,7 @@ async def test_whatever_a_provider_reports_as_usage_is_stored_and_added_up(
     ("parts", "code", "advice"),
     [
         (responses.refusal(f"No. \u202e{KEY}"), "chat_model_declined", "Rephrase"),
-        ([responses.failed("invalid_prompt", f"No. \u202e{KEY}")], "chat_model_rejected", "in the admin"),
+        ([responses.failed("invalid_prompt", f"No. \u202e{KEY}")], "chat_model_rejected", "admin"),
     ],
     ids=["refusal", "failure"],
 )
