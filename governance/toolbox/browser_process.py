@@ -128,7 +128,7 @@ class BrowserProcess:
                 self._run(ready), name="owner of the browser", context=outside()
             )
             self._owners[ready] = owner
-            owner.add_done_callback(lambda _: self._owners.pop(ready))
+            owner.add_done_callback(lambda _: self._after_end(ready))
         return await asyncio.shield(self._browser)
 
     async def _run(self, ready: "asyncio.Future[Browser]") -> None:
@@ -144,11 +144,12 @@ class BrowserProcess:
             self._forget_browser(ready)
             logger.warning("The browser has failed", exc_info=error)
             _fail(ready, error if isinstance(error, ToolFailed) else ToolFailed(_BROKEN))
-        except asyncio.CancelledError:
-            _fail(ready, ToolFailed(_ENDS))
-            raise
-        finally:
-            self._forget_browser(ready)
+
+    def _after_end(self, ready: "asyncio.Future[Browser]") -> None:
+        # A callback, because a task that is cancelled before its first step runs no `finally`.
+        del self._owners[ready]
+        self._forget_browser(ready)
+        _fail(ready, ToolFailed(_ENDS))
 
     async def _run_until_idle(self, browser: "Browser") -> None:
         """Close idle pages until the browser ends, is closed, or has been idle for `browser_idle` seconds."""

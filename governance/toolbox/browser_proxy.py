@@ -48,6 +48,7 @@ class BrowserProxy:
         self._opened: set[str] = set()
         self._server: asyncio.Server | None = None
         self._visits: set[asyncio.Task[None]] = set()
+        self._closing = False
         self._lookups = asyncio.Semaphore(_LOOKUPS)
 
     def allow(self, address: str) -> None:
@@ -62,6 +63,7 @@ class BrowserProxy:
 
     async def aclose(self) -> None:
         """Stop the proxy and close every connection."""
+        self._closing = True
         if self._server is not None:
             self._server.close()
         for visit in self._visits:
@@ -71,9 +73,14 @@ class BrowserProxy:
 
     def _receive(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # Create the task here, because asyncio would log an error if its own task were cancelled (Python 3.11).
+        if self._closing:  # the connection was accepted just before the server closed
+            writer.close()
+            return
         visit = asyncio.create_task(self._serve(reader, writer), name="connection of a web page")
         self._visits.add(visit)
         visit.add_done_callback(self._visits.discard)
+        # A task that is cancelled before its first step runs no `finally`.
+        visit.add_done_callback(lambda _: writer.close())
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

@@ -9,14 +9,16 @@ import tempfile
 import textwrap
 from pathlib import Path
 
+import playwright.async_api
 import pytest
 
 from governance import toolbox
-from governance.core.exceptions import InvalidToolInput
+from governance.core.exceptions import InvalidToolInput, ToolFailed
 from governance.core.registry import ToolRegistry
 from governance.core.tools import Concurrency
 from governance.toolbox import BrowserSandbox, ToolboxSettings, chromium
 from governance.toolbox.browser import make_browser
+from governance.toolbox.browser_process import BrowserProcess
 from tests.governance.core.process_table import tagged
 from tests.governance.toolbox.browser_harness import (
     BrowserHarness,
@@ -170,6 +172,19 @@ async def test_closing_gives_up_a_browser_that_does_not_start(tmp_path):
         await opening
     await eventually(lambda: tagged(tag) == [])
     assert not Path(f"/proc/{driver}").exists()
+
+
+@pytest.mark.parametrize("steps", range(6))
+async def test_closing_ends_a_browser_at_each_of_its_first_steps(steps):
+    """A task that is cancelled before its first step runs nothing of itself, so nothing may depend on that."""
+    process = BrowserProcess(playwright.async_api, settings=ToolboxSettings)
+    opening = asyncio.create_task(process.open("a conversation"))
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    async with asyncio.timeout(PATIENCE):
+        await process.aclose()
+        with pytest.raises(ToolFailed, match="shutting down"):
+            await opening
 
 
 async def test_closing_ends_a_driver_that_has_just_started(monkeypatch):
