@@ -13,6 +13,9 @@ SQLITE_OPTIONS: dict[str, Any] = {
     "timeout": 20,
     # FULL, so that the record of a started tool call survives a power cut.
     "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;",
+    # Statements about all live turns differ with the number of these turns. Each takes up to 100 KiB in the cache of
+    # every thread's connection, which keeps 128 by default.
+    "cached_statements": 32,
 }
 
 # The kernel gives up a connection after 15 seconds without acknowledgement, instead of 15 minutes. On an idle
