@@ -186,11 +186,12 @@ class Subscription:
         joining = asyncio.create_task(
             self._join(user_id), name=f"arrival in {self._conversation_id}"
         )
+        self._joining = joining  # before the wait, which is all that a cancel of the socket ends
         await asyncio.wait({joining}, timeout=VIEWER_TIMEOUT)
         if joining.done():
+            self._joining = None
             joining.result()
         else:
-            self._joining = joining
             joining.add_done_callback(self._check_viewer)
 
     async def _join(self, user_id: Any) -> None:

@@ -36,8 +36,6 @@ class BodyQuestions:
         if self._count > MOST_FORMS:
             raise FormRefused(f"one call may ask at most {MOST_FORMS} questions")
         async with self._turn:
-            if self._is_closed or self._live.token.is_cancelled:
-                raise FormRefused("the call has ended")
             # This runs in a separate task, because a cancelled body still has to withdraw its question.
             self._asking = asyncio.create_task(
                 self._ask(form, self._approver), name=f"form of {self._live.id}"
@@ -62,6 +60,9 @@ class BodyQuestions:
 
     async def _ask(self, form: Form, approver: Approver) -> Decision:
         live = self._live
+        # Check here, because `aclose` may run before this task's first step, and finds no question to withdraw then.
+        if self._is_closed or live.token.is_cancelled:
+            raise FormRefused("the call has ended")
         tool, policy, deadline = live.tool, live.limits.policy, live.limits.deadline
         assert tool is not None  # noqa: S101 - its body runs
         assert policy is not None  # noqa: S101 - its body runs

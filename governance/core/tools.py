@@ -72,7 +72,12 @@ class CallOwner:
             raise RuntimeError("A coroutine awaits still_mine: this would block its own loop.")
         if self._token.is_cancelled:
             return False
-        asking = asyncio.run_coroutine_threadsafe(self.still_mine(), self._loop)
+        question = self.still_mine()
+        try:
+            asking = asyncio.run_coroutine_threadsafe(question, self._loop)
+        except RuntimeError:  # the loop is closed, so nobody can tell
+            question.close()
+            return False
         forget = self._token.on_cancel(lambda _: asking.cancel())
         try:
             return asking.result()

@@ -79,8 +79,11 @@ async def launched(playwright: ModuleType, settings: ToolboxSettings) -> AsyncIt
     Raise `ToolFailed` if Chromium is not installed or does not start.
     """
     tag, within = uuid.uuid4().hex, settings.browser_close_timeout
-    home = Path(await run_in_thread(tempfile.mkdtemp, prefix="turnkeeper-browser-"))
+    making = asyncio.create_task(
+        run_in_thread(tempfile.mkdtemp, prefix="turnkeeper-browser-"), name="directory of a browser"
+    )
     try:
+        home = Path(await asyncio.shield(making))  # a thread that makes it cannot be cancelled
         async with _driven(playwright, tag=tag, within=within) as driver:
             browser = await _launch(
                 driver.chromium, playwright, settings=settings, tag=tag, home=home
@@ -92,7 +95,7 @@ async def launched(playwright: ModuleType, settings: ToolboxSettings) -> AsyncIt
                     async with asyncio.timeout(within):
                         await browser.close()
     finally:
-        await run_in_thread(shutil.rmtree, home, ignore_errors=True)
+        await run_in_thread(shutil.rmtree, await making, ignore_errors=True)
 
 
 @asynccontextmanager

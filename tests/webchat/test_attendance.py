@@ -223,3 +223,29 @@ async def test_a_viewer_that_others_took_for_dead_is_written_down_again(
     assert await Viewer.objects.acount() == 1
     await page.leave()
     assert await is_unattended(conversation)
+
+
+async def test_a_socket_that_is_cancelled_while_it_arrives_leaves_no_viewer(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+):
+    """A server cancels a socket whose client has left and which does not end in time."""
+    arriving, may_arrive = asyncio.Event(), asyncio.Event()
+    join = viewers._join
+
+    async def join_late(*arguments: Any, **facts: Any) -> bool:
+        arriving.set()
+        await may_arrive.wait()
+        return await join(*arguments, **facts)
+
+    monkeypatch.setattr(viewers, "_join", join_late)
+    page = connect()
+    assert await page.connect()
+    await page.send(type="hello", protocol=1)
+    await arriving.wait()
+    serving = page.wire.future
+    assert serving is not None
+    serving.cancel()
+    await asyncio.wait({serving})
+    may_arrive.set()
+    await (await runtime.ensure_started()).presence.sweep()
+    assert not await Viewer.objects.aexists()

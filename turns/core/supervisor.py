@@ -504,6 +504,8 @@ class TurnSupervisor:
             del self._live[turn.id]
             live.token.detach()
             self._abandon(runner)
+            if live.runner is not None:  # it closes its clock only if it has begun to run
+                live.runner.clock.close()
             if live.is_fenced:
                 runner.add_done_callback(lambda _: live.when_lost())
 

@@ -1,6 +1,8 @@
 """Calls that wait for a person, on the core alone: what is asked, who is first, what never runs (D1–D4)."""
 
+import asyncio
 import threading
+from contextlib import suppress
 
 import pytest
 
@@ -16,6 +18,7 @@ from governance import (
     PolicyLevels,
     ToolCall,
     ToolCallDenied,
+    ToolContext,
     ToolExecutor,
     ToolLimits,
     ToolRegistry,
@@ -24,6 +27,7 @@ from governance import (
     resolve,
     tool,
 )
+from governance.core.forms import FormRefused
 from tests.governance.core.support import (
     BY_USER,
     EditedLevels,
@@ -163,6 +167,30 @@ async def test_an_answer_may_come_from_any_thread():
     await approver.asked.wait()
     threading.Thread(target=approver.say, args=(act.live, Verdict.DENIED)).start()
     assert (await act.outcome()).status is CallStatus.DENIED
+
+
+@pytest.mark.parametrize("steps", range(4))
+@on_manual_clock
+async def test_a_call_ends_at_each_of_the_first_steps_of_a_form_that_it_left_behind(steps):
+    """A person who answered the form would answer to nobody."""
+    asking = []
+
+    async def leave_a_form(context: ToolContext) -> str:
+        async def ask() -> None:
+            with suppress(FormRefused):
+                await context.ask_form({"message": "Go on?", "fields": []})
+
+        asking.append(asyncio.create_task(ask()))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        return "done"
+
+    harness = ExecutorHarness(make_tool(leave_a_form), approver=FakeApprover())
+    act = harness.call("leave_a_form")
+    await settle()
+    assert act.task.done(), "the call waits for a person"
+    assert (await act.outcome()).result == "done"
+    assert asking[0].done()
 
 
 async def test_without_anybody_to_ask_it_is_refused_in_words():

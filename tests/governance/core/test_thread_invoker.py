@@ -295,6 +295,19 @@ async def test_a_failed_clean_up_does_not_take_the_result_away(caplog):
     assert "A thread could not clean up at its end" in caplog.messages
 
 
+def test_a_thread_learns_that_its_call_is_no_longer_its_own_when_the_loop_has_ended():
+    async def end_a_call():
+        threads = Threads()
+        call = await threads.hang("A")
+        await threads.open("A")
+        await call.outcome()
+        return threads.contexts["A"]
+
+    context = asyncio.run(end_a_call())
+
+    assert not context.still_mine_blocking()
+
+
 PROGRAM = """
 import asyncio, logging, threading
 from governance import Isolation, Timing, ToolCall, ToolExecutor, ToolRegistry, make_tool

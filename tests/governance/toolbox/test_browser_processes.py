@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 from pathlib import Path
 
 import playwright.async_api
@@ -185,6 +186,33 @@ async def test_closing_ends_a_browser_at_each_of_its_first_steps(steps):
         await process.aclose()
         with pytest.raises(ToolFailed, match="shutting down"):
             await opening
+
+
+async def test_closing_removes_a_directory_that_a_thread_is_just_making(tmp_path, monkeypatch):
+    begun, may_go_on, made = threading.Event(), threading.Event(), threading.Event()
+    mkdtemp = tempfile.mkdtemp
+
+    def make_late(**facts):
+        begun.set()
+        assert may_go_on.wait(PATIENCE)
+        path = mkdtemp(dir=tmp_path, **facts)
+        made.set()
+        return path
+
+    monkeypatch.setattr(tempfile, "mkdtemp", make_late)
+    process = BrowserProcess(playwright.async_api, settings=ToolboxSettings)
+    opening = asyncio.create_task(process.open("a conversation"))
+    await eventually(begun.is_set)
+    closing = asyncio.create_task(process.aclose())
+    for _ in range(10):  # it has cancelled the start of the browser by then
+        await asyncio.sleep(0)
+    may_go_on.set()
+    async with asyncio.timeout(PATIENCE):
+        await closing
+        with pytest.raises(ToolFailed, match="shutting down"):
+            await opening
+    await eventually(made.is_set)
+    assert list(tmp_path.iterdir()) == []
 
 
 async def test_closing_ends_a_driver_that_has_just_started(monkeypatch):

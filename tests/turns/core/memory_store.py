@@ -28,6 +28,8 @@ class MemoryStore:
         self.sweeping = asyncio.Event()
         self.may_sweep = asyncio.Event()
         self.may_sweep.set()
+        self.may_read_cancels = asyncio.Event()
+        self.may_read_cancels.set()
         self.deleted: set[UUID] = set()
         self.claiming = asyncio.Event()
         self.after_end: Callable[[], None] = lambda: None
@@ -72,6 +74,7 @@ class MemoryStore:
         return [order for order in self.orders if order.turn_id in turn_ids]
 
     async def pending_cancels(self, turn_id) -> list[PendingRequest]:
+        await self.may_read_cancels.wait()
         return await self.pending_requests([turn_id], [])
 
     def settle_requests(self, requests) -> None:

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextvars
+import gc
+import weakref
 from uuid import uuid4
 
 import pytest
@@ -38,9 +40,11 @@ class SupervisorHarness:
             **{"poll_interval": 60.0, "cancel_bound": PATIENCE, **options},
         )
 
-    def queue(self, message, *replies, conversation_id=None):
+    def queue(self, message, *replies, conversation_id=None, turn_timeout=None):
         """Queue a turn that follows this script."""
-        turn = claimed(message, conversation_id=conversation_id or uuid4())
+        turn = claimed(
+            message, conversation_id=conversation_id or uuid4(), turn_timeout=turn_timeout
+        )
         self.plays[message] = ScriptedChatModel(*replies)
         self.journals[message] = RecordingJournal(message)
         self.store.add(turn)
@@ -320,6 +324,25 @@ class TestCancel:
 
         assert ending.status is TurnStatus.CANCELLED
         assert harness.store.totals[turn.id] == (0, {})
+
+    async def test_a_runner_that_is_left_behind_before_it_runs_is_forgotten(self, make_harness):
+        """Its clock, which it could not close, would keep it until the turn's time is up."""
+        harness = make_harness(cancel_bound=0.05)
+        harness.store.may_read_cancels.clear()
+        turn = harness.queue("hello", [text("never")], turn_timeout=600)
+        harness.supervisor.wake(turn.conversation_id)
+        await eventually(lambda: harness.harness.runner)
+        runner, harness.harness.runner = weakref.ref(harness.harness.runner), None
+
+        harness.order(turn)
+        await harness.supervisor.check_requests()
+        await harness.store.until_ended(turn)
+
+        def is_forgotten():
+            gc.collect()
+            return runner() is None
+
+        await eventually(is_forgotten)
 
 
 class TestEndings:
