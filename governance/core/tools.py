@@ -75,7 +75,7 @@ class CallOwner:
         question = self.still_mine()
         try:
             asking = asyncio.run_coroutine_threadsafe(question, self._loop)
-        except RuntimeError:  # the loop is closed, so nobody can tell
+        except RuntimeError:  # the loop is closed, so the owner cannot be read
             question.close()
             return False
         forget = self._token.on_cancel(lambda _: asking.cancel())
