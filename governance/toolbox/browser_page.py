@@ -42,7 +42,7 @@ class BrowserPage:
         self.used_at = asyncio.get_running_loop().time()
         self._users = 0
         self._notes: list[str] = []
-        self._chores: set[asyncio.Task[None]] = set()
+        self._chores: set[asyncio.Task[object]] = set()
         self._navigation: Request | None = None  # has begun but not yet ended
         self._has_arrived = asyncio.Event()
         self._has_arrived.set()
@@ -67,12 +67,10 @@ class BrowserPage:
 
     async def responds(self, *, within: float) -> bool:
         """Return whether the page responds within `within` seconds, which an endless script would prevent."""
-        asking = asyncio.create_task(self.page.evaluate("0"), name="asking a web page")
+        asking = self._start_task(self.page.evaluate("0"))
         done, _ = await asyncio.wait({asking}, timeout=within)
         asking.cancel()
-        if done and not asking.cancelled():
-            asking.exception()  # ignore the error of a page that is navigating, because it does respond
-        return bool(done)
+        return bool(done)  # a page that is navigating raises an error, but it does respond
 
     async def settle(self, *, within: float) -> None:
         """Wait for at most `within` seconds until the navigation has ended. A partly loaded page can be read too.
@@ -164,13 +162,13 @@ class BrowserPage:
         if len(self._notes) < _NOTES:
             self._notes.append(sentence)
 
-    def _start_task(self, chore: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+    def _start_task(self, chore: Coroutine[Any, Any, object]) -> "asyncio.Task[object]":
         task = asyncio.create_task(chore, name="chore of a web page")
         self._chores.add(task)
         task.add_done_callback(self._forget)
         return task
 
-    def _forget(self, task: "asyncio.Task[None]") -> None:
+    def _forget(self, task: "asyncio.Task[object]") -> None:
         self._chores.discard(task)
         if not task.cancelled():
             task.exception()  # keep asyncio from logging the exception, because the page is gone

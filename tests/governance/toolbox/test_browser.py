@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import uuid
@@ -525,6 +526,26 @@ async def test_timeout_closes_a_page_whose_script_never_ends(browser, server, ex
     async with asyncio.timeout(PATIENCE):
         await closed.wait()
     assert browser.browsing.find(browser.scope) is None
+
+
+async def test_cancel_while_a_page_is_asked_whether_it_responds_logs_nothing(
+    browser, server, caplog
+):
+    browser.change(browser_action_timeout=0.5, browser_settle=0.2)
+    server.pages["/"] = page("<script>onload = () => setTimeout(() => { for (;;) {} })</script>")
+    await browser.fails("does not respond|did not work in time", "open", url=server.url())
+    browser.change(browser_settle=PATIENCE)
+
+    def is_asked():
+        return any(task.get_coro().__name__ == "evaluate" for task in asyncio.all_tasks())
+
+    task = asyncio.create_task(browser.call("open", url=server.url("/second")))
+    await eventually(is_asked)
+    await cancel(task)
+    await eventually(lambda: not is_asked())
+    del task
+    gc.collect()  # asyncio logs an exception that nobody has retrieved when it is forgotten
+    assert "exception was never retrieved" not in caplog.text
 
 
 async def test_cancel_while_the_page_is_being_opened_leaves_none(browser, server):
