@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import httpx
 import pytest
@@ -21,6 +21,7 @@ from websockets.exceptions import InvalidStatus
 
 from tests.e2e.site import Site
 from tests.support import LONG_PATIENCE, PATIENCE
+from tests.tcp_server import TcpServer
 from webchat.routing import SiteOriginValidator
 
 FORWARDED = ("HTTP_X_FORWARDED_PROTO", "https")
@@ -146,32 +147,31 @@ async def test_behind_a_proxy_the_scheme_is_what_it_says(how: Any, scheme: str, 
         assert let_in == (candidate == scheme)
 
 
-class TlsProxy:
+class TlsProxy(TcpServer):
     """Speaks TLS with browsers and plain HTTP with the site; says so in the first request of each connection."""
 
     def __init__(self, site: Site, directory: Path) -> None:
+        super().__init__()
         self.site = site
         self._certificate = directory / "certificate.pem"
         _make_certificate(self._certificate)
         self.trust = ssl.create_default_context(cafile=str(self._certificate))
 
-    async def start(self) -> None:
-        """Listen on a free port."""
+    async def __aenter__(self) -> Self:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self._certificate)
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=context)
-        self.host = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        await self.listen(ssl=context)
+        return self
 
-    def stop(self) -> None:
-        """Listen no more."""
-        self._server.close()
-
-    async def _serve(self, user_client: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
+    async def _talk(self, user_client: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
         with suppress(OSError, asyncio.IncompleteReadError):
             head = await user_client.readuntil(b"\r\n")
             answers, site = await asyncio.open_connection("127.0.0.1", self.site.port)
-            site.write(head + b"X-Forwarded-Proto: https\r\n")
-            await asyncio.gather(_pipe(user_client, site), _pipe(answers, back))
+            try:
+                site.write(head + b"X-Forwarded-Proto: https\r\n")
+                await asyncio.gather(_pipe(user_client, site), _pipe(answers, back))
+            finally:
+                site.close()
 
 
 async def _pipe(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
@@ -211,19 +211,17 @@ def _make_certificate(file: Path) -> None:
 @pytest.fixture
 async def proxy(tmp_path: Path) -> AsyncIterator[TlsProxy]:
     site = Site(tmp_path, HTTPS="true", BEHIND_PROXY="true")
-    made = TlsProxy(site, tmp_path)
     try:
         await asyncio.to_thread(site.start)
-        await made.start()
-        yield made
-        made.stop()
+        async with TlsProxy(site, tmp_path) as made:
+            yield made
     finally:
         await asyncio.to_thread(site.leave)
 
 
 async def conversation_of(proxy: TlsProxy) -> tuple[str, str]:
     """Sign in through the proxy; return a conversation's id and the cookie."""
-    url = f"https://{proxy.host}"
+    url = f"https://{proxy.address}"
     async with httpx.AsyncClient(
         base_url=url,
         verify=proxy.trust,
@@ -254,7 +252,7 @@ async def test_behind_a_proxy_that_speaks_tls_its_own_pages_open_sockets_and_no_
 
     async def greet(origin: str) -> str:
         async with connect(
-            f"wss://{proxy.host}/ws/conversations/{conversation}/",
+            f"wss://{proxy.address}/ws/conversations/{conversation}/",
             ssl=proxy.trust,
             origin=origin,
             additional_headers={"Cookie": cookie},
@@ -264,9 +262,9 @@ async def test_behind_a_proxy_that_speaks_tls_its_own_pages_open_sockets_and_no_
             await socket.send('{"type": "hello", "protocol": 1}')
             return await socket.recv(decode=True)
 
-    assert '"welcome"' in await greet(f"https://{proxy.host}")
+    assert '"welcome"' in await greet(f"https://{proxy.address}")
     for origin in (
-        f"http://{proxy.host}",
+        f"http://{proxy.address}",
         "https://127.0.0.1",
         f"https://127.0.0.1:{proxy.site.port}",
     ):

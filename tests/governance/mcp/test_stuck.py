@@ -12,6 +12,7 @@ from governance.core.calls import CallStatus, Disposition, ErrorType
 from tests.governance.mcp.odd_server import OddServer
 from tests.governance.mcp.support import QUICK, McpHarness, address, unruly
 from tests.support import LONG_PATIENCE, eventually, pass_time
+from tests.tcp_server import TcpServer
 
 BY_USER = Cancellation(reason=CancelReason.USER)
 
@@ -23,36 +24,24 @@ async def harness(monkeypatch):
     await harness.aclose()
 
 
-class Proxy:
+class Proxy(TcpServer):
     """Passes bytes on between a client and a server; what comes while it `is_hung` goes nowhere, for good."""
 
     def __init__(self, url):
+        super().__init__()
         self.is_hung = False
         self._target = urlsplit(url)
-        self._passing = set()
-
-    async def __aenter__(self):
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        return self
-
-    async def __aexit__(self, *exc_info):
-        self._server.close()
-        for task in self._passing:
-            task.cancel()
-        if self._passing:
-            await asyncio.wait(self._passing)
 
     @property
     def url(self):
-        port = self._server.sockets[0].getsockname()[1]
-        return f"http://127.0.0.1:{port}{self._target.path}"
+        return f"http://{self.address}{self._target.path}"
 
-    async def _serve(self, reader, writer):
+    async def _talk(self, reader, writer):
         there, back = await asyncio.open_connection(self._target.hostname, self._target.port)
-        for source, sink in ((reader, back), (there, writer)):
-            task = asyncio.create_task(self._pass(source, sink), name="proxy")
-            self._passing.add(task)
-            task.add_done_callback(self._passing.discard)
+        try:
+            await asyncio.gather(self._pass(reader, back), self._pass(there, writer))
+        finally:
+            back.close()
 
     async def _pass(self, source, sink):
         is_lost = False

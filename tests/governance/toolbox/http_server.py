@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 
+from tests.tcp_server import TcpServer
+
 
 def answer(body=b"", *, status="200 OK", **headers):
     """Return a whole answer as bytes; header names are written with underscores."""
@@ -14,13 +16,13 @@ def answer(body=b"", *, status="200 OK", **headers):
     return "\r\n".join([f"HTTP/1.1 {status}", *lines, "", ""]).encode() + content
 
 
-class HttpServer:
+class HttpServer(TcpServer):
     """Answers GET requests; `requests` holds the head of each as text."""
 
     def __init__(self):
+        super().__init__()
         self.pages = {}
         self.requests = []
-        self.port = 0
         self.closed = asyncio.Event()
 
     def url(self, path="/", host="127.0.0.1"):
@@ -28,15 +30,13 @@ class HttpServer:
 
     @contextlib.asynccontextmanager
     async def serve(self, **options):
-        server = await asyncio.start_server(self._accept, "127.0.0.1", 0, **options)
-        self.port = server.sockets[0].getsockname()[1]
+        await self.listen(**options)
         try:
             yield self
         finally:
-            server.close()
-            await server.wait_closed()
+            await self.__aexit__()
 
-    async def _accept(self, reader, writer):
+    async def _talk(self, reader, writer):
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).decode()
             self.requests.append(head)
@@ -53,7 +53,3 @@ class HttpServer:
             self.closed.set()
         except (ConnectionError, asyncio.IncompleteReadError):
             self.closed.set()
-        finally:
-            writer.close()
-            with contextlib.suppress(ConnectionError, OSError):
-                await writer.wait_closed()
