@@ -13,8 +13,8 @@ SQLITE_OPTIONS: dict[str, Any] = {
     "timeout": 20,
     # FULL, so that the record of a started tool call survives a power cut.
     "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;",
-    # Statements about all live turns differ with the number of these turns. Each takes up to 100 KiB in the cache of
-    # every thread's connection, which keeps 128 by default.
+    # Statements about all live turns differ with the number of these turns, and each takes tens of kilobytes in the
+    # cache of every thread's connection, which keeps 128 by default.
     "cached_statements": 32,
 }
 

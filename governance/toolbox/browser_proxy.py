@@ -48,7 +48,7 @@ class BrowserProxy:
         self._opened: set[str] = set()
         self._server: asyncio.Server | None = None
         self._visits: set[asyncio.Task[None]] = set()
-        self._closing = False
+        self._is_closing = False
         self._lookups = asyncio.Semaphore(_LOOKUPS)
 
     def allow(self, address: str) -> None:
@@ -63,7 +63,7 @@ class BrowserProxy:
 
     async def aclose(self) -> None:
         """Stop the proxy and close every connection."""
-        self._closing = True
+        self._is_closing = True
         if self._server is not None:
             self._server.close()
         for visit in self._visits:
@@ -72,10 +72,10 @@ class BrowserProxy:
             await asyncio.wait(self._visits)
 
     def _receive(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # Create the task here, because asyncio would log an error if its own task were cancelled (Python 3.11).
-        if self._closing:  # the connection was accepted just before the server closed
+        if self._is_closing:  # the connection was accepted just before the server closed
             writer.close()
             return
+        # Create the task here, because asyncio would log an error if its own task were cancelled (Python 3.11).
         visit = asyncio.create_task(self._serve(reader, writer), name="connection of a web page")
         self._visits.add(visit)
         visit.add_done_callback(self._visits.discard)
