@@ -156,7 +156,8 @@ async def test_neither_style_reaches_the_other(page, host_url):
     orders, florist = chat_called(page, "Your orders"), chat_called(page, "Ask a florist")
     await say(orders, "say Tomorrow.")
     answer = orders.locator(".message-agent .prose")
-    await expect(answer).to_be_visible()
+    await expect(answer).to_have_text("Tomorrow.")
+    await expect(orders.locator(".turn")).to_have_attribute("data-status", "completed")
     assert "Georgia" not in await answer.evaluate(STYLE, "fontFamily")
     assert await answer.evaluate(STYLE, "fontSize") == "16px"
     assert await answer.evaluate(STYLE, "letterSpacing") == "normal"
