@@ -4,6 +4,8 @@ import asyncio
 from contextlib import suppress
 from typing import Any, Self
 
+from governance.toolbox.browser_proxy import stop_listening
+
 
 class TcpServer:
     """Listens while it is entered. A subclass says in `_talk` what a connection is told."""
@@ -33,7 +35,8 @@ class TcpServer:
 
     async def __aexit__(self, *exc_info: object) -> None:
         assert self._server is not None
-        self._server.close()
+        await stop_listening(self._server)
+        await asyncio.sleep(0)  # by then, a connection that was just accepted is among those below
         for writer in self._open.values():
             writer.transport.abort()
         if self._open:

@@ -68,21 +68,22 @@ class Browser:
     async def browser(
         self,
         context: ToolContext,
-        action: Annotated[Action, Field(description="What to do.")],
-        url: Annotated[str, Field(description="open: http:// or https://")] = "",
+        action: Annotated[Action, Field(description="The action to perform.")],
+        url: Annotated[str, Field(description="For open: the http:// or https:// address.")] = "",
         target: Annotated[
             str,
             Field(
                 max_length=1000,
-                description="click, fill: the ref of an element as read shows it (e12), its exact name or text, or "
-                "css=… with a selector.",
+                description="For click and fill: the ref of an element as shown by read (e12), its exact name or "
+                "text, or css=… with a selector.",
             ),
         ] = "",
         text: Annotated[
             str,
             Field(
                 max_length=20_000,
-                description="fill: what to write, or the option to select; a line break at its end presses Enter.",
+                description="For fill: the text to type, or the option to select. A line break at the end presses "
+                "Enter.",
             ),
         ] = "",
     ) -> str:

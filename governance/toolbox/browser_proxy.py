@@ -65,7 +65,7 @@ class BrowserProxy:
         """Stop the proxy and close every connection."""
         self._is_closing = True
         if self._server is not None:
-            self._server.close()
+            await stop_listening(self._server)
         for visit in self._visits:
             visit.cancel()
         if self._visits:
@@ -139,6 +139,21 @@ class BrowserProxy:
         self.problems[host] = sentence  # the newest problem comes last
         if len(self.problems) > _REMEMBERED:
             del self.problems[next(iter(self.problems))]
+
+
+async def stop_listening(server: asyncio.Server) -> None:
+    """Close a server so that each connection that it has already accepted still reaches its callback.
+
+    asyncio starts a connection one step of the event loop after it has accepted it, and would lose the connection, still
+    open, if the server were closed in between (seen in Python 3.11 to 3.13).
+    """
+    loop = asyncio.get_running_loop()
+    try:
+        for listener in server.sockets:
+            loop.remove_reader(listener.fileno())
+        await asyncio.sleep(0)
+    finally:
+        server.close()
 
 
 async def _read_request(

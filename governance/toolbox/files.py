@@ -25,7 +25,7 @@ _TIMEOUT = 30.0
 _LINES = 2000
 
 WorkspacePath = Annotated[
-    str, Field(min_length=1, description="Inside the workspace, relative to its top.")
+    str, Field(min_length=1, description="A path relative to the top of the workspace.")
 ]
 
 
@@ -61,8 +61,10 @@ class Files:
         self,
         context: ToolContext,
         path: WorkspacePath,
-        offset: Annotated[int, Field(ge=0, description="Lines to skip.")] = 0,
-        limit: Annotated[int, Field(ge=1, description="Lines to return at most.")] = _LINES,
+        offset: Annotated[int, Field(ge=0, description="The number of lines to skip.")] = 0,
+        limit: Annotated[
+            int, Field(ge=1, description="The maximum number of lines to return.")
+        ] = _LINES,
     ) -> str:
         """Read a text file, or a range of its lines."""
         settings = self._settings()
@@ -95,7 +97,7 @@ class Files:
         self,
         context: ToolContext,
         path: WorkspacePath,
-        content: Annotated[str, Field(description="The whole new text of the file.")],
+        content: Annotated[str, Field(description="The complete new text of the file.")],
     ) -> str:
         """Write a text file, and replace it if it exists. Missing directories are created."""
         settings = self._settings()
@@ -114,7 +116,7 @@ class Files:
         context: ToolContext,
         path: WorkspacePath,
         old: Annotated[str, Field(min_length=1, description="The exact text to replace.")],
-        new: Annotated[str, Field(description="What to put in its place.")],
+        new: Annotated[str, Field(description="The text to replace it with.")],
         *,
         replace_all: Annotated[bool, Field(description="Replace every occurrence.")] = False,
     ) -> str:

@@ -53,10 +53,12 @@ _ENVIRONMENT = {
     "GIT_TERMINAL_PROMPT": "0",
 }
 
-Directory = Annotated[str, Field(description="A directory of the repository, in the workspace.")]
+Directory = Annotated[
+    str, Field(description="A directory inside the repository, relative to the workspace.")
+]
 Paths = Annotated[
     tuple[str, ...],
-    Field(description="Files and directories, relative to `directory`; empty: all."),
+    Field(description="Files and directories relative to `directory`. If empty, all of them."),
 ]
 
 
@@ -100,10 +102,10 @@ class GitTools:
         directory: Directory = ".",
         paths: Paths = (),
         revision: Annotated[
-            str, Field(description="Compare with this commit or range; empty: with the index.")
+            str, Field(description="The commit or range to compare with. If empty, the index.")
         ] = "",
         *,
-        staged: Annotated[bool, Field(description="Show what is staged.")] = False,
+        staged: Annotated[bool, Field(description="Show the staged changes instead.")] = False,
     ) -> str:
         """Show changes line by line: in the working files, in what is staged, or between commits."""
         cached = ("--cached",) if staged else ()
@@ -119,9 +121,11 @@ class GitTools:
         directory: Directory = ".",
         paths: Paths = (),
         revision: Annotated[
-            str, Field(description="Begin at this commit or branch; empty: at the current one.")
+            str, Field(description="The commit or branch to start from. If empty, the current one.")
         ] = "",
-        limit: Annotated[int, Field(ge=1, le=200, description="Commits to show.")] = 20,
+        limit: Annotated[
+            int, Field(ge=1, le=200, description="The maximum number of commits to show.")
+        ] = 20,
     ) -> str:
         """Show commits, newest first, each with its hash, author, date and message."""
         options = ("--no-color", "--no-show-signature", "--no-mailmap", "--date=iso-strict")
@@ -135,12 +139,19 @@ class GitTools:
     async def git_commit(
         self,
         context: ToolContext,
-        message: Annotated[str, Field(min_length=1, max_length=20_000, description="Why.")],
+        message: Annotated[
+            str,
+            Field(
+                min_length=1,
+                max_length=20_000,
+                description="The commit message, which says what changes and why.",
+            ),
+        ],
         directory: Directory = ".",
         paths: Paths = (),
         *,
         init: Annotated[
-            bool, Field(description="Create the repository first, if there is none.")
+            bool, Field(description="Create a repository if there is none yet.")
         ] = False,
     ) -> str:
         """Commit all changes, or only those in the given paths, including new files. Nothing is pushed anywhere."""

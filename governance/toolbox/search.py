@@ -44,8 +44,10 @@ class Search:
     async def web_search(
         self,
         context: ToolContext,
-        query: Annotated[str, Field(min_length=1, max_length=500, description="What to look for.")],
-        max_results: Annotated[int, Field(ge=1, le=20, description="Results to return.")] = 8,
+        query: Annotated[str, Field(min_length=1, max_length=500, description="The search query.")],
+        max_results: Annotated[
+            int, Field(ge=1, le=20, description="The maximum number of results to return.")
+        ] = 8,
     ) -> str:
         """Search the web and return the titles, addresses and excerpts of pages. To read a page, use web_fetch."""
         settings = self._settings()

@@ -97,12 +97,16 @@ class Shell:
     async def exec(
         self,
         context: ToolContext,
-        command: Annotated[str, Field(min_length=1, description="Run by the shell.")],
+        command: Annotated[str, Field(min_length=1, description="The shell command to run.")],
         timeout_ms: Annotated[
-            int, Field(ge=0, description="Limit in ms; 0 asks for the longest.")
+            int,
+            Field(
+                ge=0,
+                description="The time limit in milliseconds. 0 requests the longest limit allowed.",
+            ),
         ] = 120_000,
         directory: Annotated[
-            str, Field(description="Where to run it, inside the workspace.")
+            str, Field(description="The directory to run it in, relative to the workspace.")
         ] = ".",
     ) -> str:
         """Run a shell command in the workspace and return its output (stdout and stderr combined).

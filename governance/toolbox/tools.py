@@ -73,7 +73,9 @@ def _owner(tool: Tool) -> object:
 
 async def wait(
     context: ToolContext,
-    seconds: Annotated[float, Field(ge=0, le=_LONGEST, description="How long to wait.")],
+    seconds: Annotated[
+        float, Field(ge=0, le=_LONGEST, description="The number of seconds to wait.")
+    ],
 ) -> str:
     """Wait for a number of seconds, and report every second how many have passed."""
     loop = asyncio.get_running_loop()

@@ -40,9 +40,12 @@ class Web:
     async def web_fetch(
         self,
         context: ToolContext,
-        url: Annotated[str, Field(min_length=1, description="http:// or https://")],
+        url: Annotated[
+            str, Field(min_length=1, description="The http:// or https:// address to fetch.")
+        ],
         max_chars: Annotated[
-            int, Field(ge=100, le=200_000, description="Characters to return.")
+            int,
+            Field(ge=100, le=200_000, description="The maximum number of characters to return."),
         ] = 20_000,
     ) -> str:
         """Fetch a page or document from the web and return its text. HTML is converted to readable text."""

@@ -61,7 +61,7 @@ async def test_the_question_shows_all_that_would_run_and_nothing_of_it_is_html(b
     )
     await chat.deny()
     await chat.has_ended()
-    assert "Waits" not in await chat.page.title()
+    await expect(chat.page).not_to_have_title(re.compile("Waiting"))
 
 
 async def test_the_focus_stays_in_the_question_while_it_is_decided(browser_user):

@@ -166,7 +166,7 @@ def request_reports_of(turn_id: UUID, tool_id: str) -> Notifications:
 def _checked(message: str) -> str:
     limit = app_settings.MAX_MESSAGE_LENGTH
     if not message.strip():
-        raise ChildRefused("The message to the sub-agent is empty: say what it shall do.")
+        raise ChildRefused("The message to the sub-agent is empty. Say what it should do.")
     if len(message) > limit:
         raise ChildRefused(f"The message to the sub-agent is longer than {limit} characters.")
     return sanitize_text(message)
@@ -176,12 +176,12 @@ def _check_limits(parent: Turn) -> None:
     depth, children = app_settings.MAX_DEPTH, app_settings.MAX_CHILDREN
     if parent.depth >= depth:
         raise ChildRefused(
-            f"Sub-agents may be nested {depth} deep at most, and this one is at that depth. Do the work yourself."
+            f"Sub-agents can be nested at most {depth} levels deep, and this one is at that level. Do the work yourself."
         )
     live = Turn.objects.filter(parent=parent, status__in=ACTIVE_STATUSES).count()
     if live >= children:
         raise ChildRefused(
-            f"This turn has {live} sub-agents at work, and {children} is the limit. Wait until one of them has ended."
+            f"This turn already has {live} running sub-agents, and the limit is {children}. Wait until one of them ends."
         )
     if (sentence := turn_tree.refusal(parent)) is not None:
         raise ChildRefused(sentence)
@@ -198,7 +198,7 @@ def _find(name: str, *, user_id: Any) -> Agent:
         )
         display_name = sanitize_text(name, limit=64)
         raise ChildRefused(
-            f'There is no agent named "{display_name}", or it is switched off. Or the person that you work for may not use it. You may ask: {names or "none"}.'
+            f'There is no agent named "{display_name}", it is switched off, or the person you work for may not use it. You can ask: {names or "none"}.'
         ) from None
 
 

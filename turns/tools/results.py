@@ -17,9 +17,13 @@ MOST = 10_000  # characters of one part
 @tool(title="Read an earlier result")
 async def read_result(
     context: ToolContext,
-    id: Annotated[str, Field(max_length=300, description="As the line of the result says.")],
-    offset: Annotated[int, Field(ge=0, description="Characters to skip.")] = 0,
-    limit: Annotated[int, Field(ge=1, le=MOST, description="Characters to read.")] = 4_000,
+    id: Annotated[
+        str, Field(max_length=300, description="The id given in the line that replaced the result.")
+    ],
+    offset: Annotated[int, Field(ge=0, description="The number of characters to skip.")] = 0,
+    limit: Annotated[
+        int, Field(ge=1, le=MOST, description="The maximum number of characters to return.")
+    ] = 4_000,
 ) -> str:
     """Read a part of an earlier tool result that was left out of this conversation to save room."""
     result = await _find(context.scope, id)

@@ -55,7 +55,7 @@ from turns.tools.children import Child, ChildRefused, Origin
 
 logger = logging.getLogger(__name__)
 
-_TO_BE_DELIVERED = "The sub-agent was told to report what it has; if it has begun, that is delivered to this conversation."
+_TO_BE_DELIVERED = "The sub-agent was asked to report what it has so far. If it has started, its report will be delivered here."
 _FAULTS = {
     TurnStatus.TIMED_OUT: "[TIMEOUT]",
     TurnStatus.FAILED: "[ERROR]",
@@ -70,9 +70,9 @@ _PROGRESS_TEXTS = {
 
 @tool(title="Ask an agent", timeout=0, only_waits=True)
 async def sessions_ask(context: ToolContext, agent: str, message: str) -> str:
-    """Set another agent to work on a message and wait for its answer. Several calls in one step work side by side.
+    """Ask another agent to work on a message, and wait for its answer. Several calls in one step run in parallel.
 
-    The agent does not see this conversation, so include everything that it needs.
+    The agent does not see this conversation, so include everything it needs.
     """
     try:
         child = await _start(context, agent, message, is_detached=False)
@@ -94,9 +94,9 @@ async def sessions_ask(context: ToolContext, agent: str, message: str) -> str:
 
 @tool(title="Start an agent", timeout=0)
 async def sessions_spawn(context: ToolContext, agent: str, message: str) -> str:
-    """Set another agent to work on a message and do not wait: its report reaches this conversation when it has ended.
+    """Start another agent on a message without waiting. Its report is delivered to this conversation when it ends.
 
-    The agent does not see this conversation, so include everything that it needs.
+    The agent does not see this conversation, so include everything it needs.
     """
     try:
         child = await _start(context, agent, message, is_detached=True)
@@ -104,15 +104,15 @@ async def sessions_spawn(context: ToolContext, agent: str, message: str) -> str:
         _give_up(context)
         raise
     return (
-        f'The sub-agent "{child.agent}" works as session {child.turn_id}. Its report is delivered to this conversation '
-        "when it has ended. Do not wait for it and do not do its work yourself; end your answer if nothing else is to "
-        "be done."
+        f'The sub-agent "{child.agent}" has started as session {child.turn_id}. Its report will be delivered to this '
+        "conversation when it ends. Do not wait for it, and do not do its work yourself. If there is nothing else to do, "
+        "end your answer."
     )
 
 
 @tool(title="Stop an agent")
 async def sessions_cancel(context: ToolContext, session: str) -> str:
-    """End a sub-agent that works for this conversation, and all that it has set to work; no report is delivered."""
+    """Stop a sub-agent of this conversation, and all sub-agents that it started. No report is delivered."""
     try:
         turn_id = UUID(session)
     except ValueError:
@@ -120,8 +120,8 @@ async def sessions_cancel(context: ToolContext, session: str) -> str:
     notifications = await _cancel_session(UUID(context.metadata["conversation_id"]), turn_id)
     await notify(notifications, notify_owner=runtime.notify_owner)
     if not notifications.cancelled:
-        return "There is no such session at work for this conversation: it has ended, or never was."
-    return f"The session was told to end, {notifications.cancelled} sub-agents in all."
+        return "This conversation has no running session with that id. It may already have ended."
+    return f"The session is being stopped. Sub-agents affected: {notifications.cancelled}."
 
 
 async def _start(context: ToolContext, agent: str, message: str, *, is_detached: bool) -> Child:
@@ -140,7 +140,7 @@ async def _start(context: ToolContext, agent: str, message: str, *, is_detached:
 def _origin(context: ToolContext) -> Origin:
     facts = context.metadata
     if "turn_epoch" not in facts:
-        raise ToolFailed("[ERROR] A sub-agent can only be set to work from within a turn.")
+        raise ToolFailed("[ERROR] A sub-agent can only be started from within a turn.")
     live = runtime.find_turn(UUID(facts["turn_id"]))
     return Origin(
         turn_id=UUID(facts["turn_id"]),
@@ -193,7 +193,7 @@ def _answer(context: ToolContext, report: Report | None) -> str:
     if report is None:
         raise ToolFailed("[ERROR] The sub-agent's conversation was deleted while it worked.")
     if report.status is TurnStatus.COMPLETED:
-        return report.text or "The sub-agent has ended without a word."
+        return report.text or "The sub-agent ended without an answer."
     sentence = reports.sentence_of(report)
     if report.cancellation is not None:
         context.progress(output=sentence)

@@ -16,13 +16,13 @@ from turns.calls.serializers import elapsed_ms
 from turns.models import Turn
 
 LISTED_CALLS = 30
-_ENDS = {"": "it may still be running", UNWATCHED: "its end was not seen"}  # by `late_kind`
-_HAS_ENDED = "it has ended since"
+_ENDS = {"": "it may still be running", UNWATCHED: "its end was not observed"}  # by `late_kind`
+_HAS_ENDED = "it has since ended"
 
 
 @tool(title="Check the session status", loop_exempt=True)
 async def session_status(context: ToolContext) -> str:
-    """Tell this turn's tool calls, sub-agents and time left, and which tools timed out in the conversation."""
+    """Show this turn's tool calls, sub-agents and remaining time, and the tools that timed out in this conversation."""
     calls, health, sub_agents = await _read(context.scope, str(context.metadata.get("turn_id", "")))
     others = [call for call in calls if call.call_id != context.call_id]
     lines = [

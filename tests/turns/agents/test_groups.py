@@ -123,7 +123,7 @@ class TestTurns:
         refused = (await chat.calls(turn.pk))["a1"]
         assert refused.status == "failed"
         assert 'There is no agent named "clerk"' in refused.result
-        assert "You may ask: assistant" in refused.result
+        assert "You can ask: assistant" in refused.result
         assert "clerk" not in agents.requests["go"][0].instructions
         assert not await in_database(Turn.objects.filter(parent__isnull=False).exists)
 

@@ -193,7 +193,7 @@ async def test_nesting_has_its_limit(chat: ChatDriver, settings):
     two = await child("two")
     assert two.depth == 2
     refused = (await chat.calls(two.pk))["a3"]
-    assert (refused.status, "2 deep" in refused.result) == ("failed", True)
+    assert (refused.status, "2 levels deep" in refused.result) == ("failed", True)
 
 
 async def test_a_turn_has_so_many_sub_agents_at_work_at_most(
@@ -208,7 +208,7 @@ async def test_a_turn_has_so_many_sub_agents_at_work_at_most(
     )
     turn_id = await chat.say()
     refused = await chat.sink.until("tool_result", turn_id=str(turn_id), is_error=True)
-    assert "1 is the limit" in refused["result"]
+    assert "the limit is 1" in refused["result"]
     fake_tools.open("g")
     await chat.ended(turn_id)
 
@@ -314,7 +314,7 @@ async def test_a_sub_agent_whose_call_is_out_of_time_reports_and_that_is_deliver
 
     result = (await chat.calls(turn_id))["a1"]
     assert (turn.status, result.error_type) == ("completed", "timeout")
-    assert "that is delivered to this conversation" in result.result
+    assert "its report will be delivered here" in result.result
     dug = await ended(await child("dig"))
     assert (dug.status, dug.ended_by_reason) == ("timed_out", "timeout")
     started = await chat.sink.until("turn_start", source="sub_agent")
@@ -558,11 +558,11 @@ async def test_an_agent_may_end_what_it_has_set_to_work(chat: ChatDriver, eve):
     there = ChatDriver(user=eve, conversation_id=other.id, sink=chat.sink)
     use_scripts(chat, steal=[[call("c1", "sessions_cancel", session=str(dug.pk))], [text("Hm.")]])
     refused = await there.run("steal")
-    assert "no such session" in (await there.calls(refused.pk))["c1"].result
+    assert "no running session" in (await there.calls(refused.pk))["c1"].result
 
     use_scripts(chat, end=[[call("c2", "sessions_cancel", session=str(dug.pk))], [text("Ended.")]])
     turn = await chat.run("end")
     dug = await ended(dug)
     assert (dug.status, dug.ended_by_reason) == ("cancelled", "parent")
-    assert "told to end, 1 sub-agents" in (await chat.calls(turn.pk))["c2"].result
+    assert "being stopped. Sub-agents affected: 1." in (await chat.calls(turn.pk))["c2"].result
     assert dug.delivered_at is not None

@@ -141,8 +141,8 @@ async def test_a_call_that_was_given_up_and_has_ended_since_is_not_said_to_run(c
 
     told = await conversation.status()
 
-    assert "- exec (c1): abandoned (cancelled), it has ended since, 1.5 s" in told
-    assert "- exec (c2): abandoned (cancelled), its end was not seen, 1.5 s" in told
+    assert "- exec (c1): abandoned (cancelled), it has since ended, 1.5 s" in told
+    assert "- exec (c2): abandoned (cancelled), its end was not observed, 1.5 s" in told
     assert "still be running" not in told
 
 
