@@ -184,7 +184,7 @@ def check_permissions(**_: Any) -> list[checks.CheckMessage]:
         if not (app_label and dot and codename):
             problems.append(
                 checks.Error(
-                    f"The tool {name!r} requires the permission {permission!r}, which names no app, so nobody can have it.",
+                    f"The tool {name!r} requires the permission {permission!r}, which names no app, so no user can have it.",
                     hint='Write it as "app_label.codename", such as "shop.refund_order".',
                     id="governance.E068",
                 )

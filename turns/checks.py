@@ -158,8 +158,8 @@ def check_silence(**_: Any) -> list[checks.CheckMessage]:
         return []
     return [
         checks.Warning(
-            f"The database {alias!r} is on another machine: if that one is gone without a word, statements wait for a"
-            " quarter of an hour or longer.",
+            f"The database {alias!r} is on another machine. If that machine disappears without closing its"
+            " connections, statements wait for a quarter of an hour or longer.",
             hint=f"Set {', '.join(missing)} in DATABASES[{alias!r}]['OPTIONS'], such as"
             f" {', '.join(f'{name!r}: {_BOUNDS[name]}' for name in missing)}.",
             id="turns.W009",

@@ -195,7 +195,7 @@ def check_client_address(**_: Any) -> list[checks.CheckMessage]:
         return []
     return [
         checks.Warning(
-            "The site stands behind a proxy that it does not know: everybody seems to sign in from one address.",
+            "The site is behind a proxy that is not configured, so all users seem to sign in from one address.",
             hint="Set WEBCHAT_TRUSTED_PROXIES to the proxy's address.",
             id="webchat.W006",
         )

@@ -134,7 +134,7 @@ class LogPoller:
             try:
                 await self.poll()
             except Exception:
-                logger.exception("What sockets have missed could not be asked for")
+                logger.exception("The events that sockets have missed could not be read")
             await asyncio.sleep(MIN_INTERVAL)
 
 

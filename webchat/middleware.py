@@ -85,7 +85,7 @@ def _list_without_lookups(request: HttpRequest, problem: Exception) -> HttpRespo
         return None
     if not isinstance(problem, DataError | OverflowError | ValueError):
         return None
-    logger.warning("A list of the admin was asked for what makes no sense", exc_info=problem)
+    logger.warning("The query of an admin list was invalid", exc_info=problem)
     return HttpResponseRedirect(f"{request.path}?{_ERROR}=1")
 
 

@@ -86,7 +86,7 @@ def _stop_process() -> None:
 
 
 def _fail() -> None:
-    raise CheckpointFailure("a checkpoint was told to fail")
+    raise CheckpointFailure("this checkpoint was configured to fail")
 
 
 class _FailpointFile:

@@ -73,7 +73,7 @@ _REFUSALS: dict[type[GovernanceError], tuple[ErrorType, str]] = {
     ),
     QueueTimeout: (
         ErrorType.QUEUE_TIMEOUT,
-        "It was not started. Try again with fewer calls at once.",
+        "It was not started. Try again with fewer calls at a time.",
     ),
 }
 
@@ -432,7 +432,7 @@ def timeout_text(
     first = f'[TIMEOUT] Tool "{tool_name}" did not respond within {seconds:g}s.'
     why = " It made no progress for that long." if limit is Limit.IDLE else ""
     if capped_from is not None:
-        advice = f"It had asked for {_asked(capped_from)}, which is more than is allowed. Try a smaller request or another tool; "
+        advice = f"It requested {_asked(capped_from)}, which is more than is allowed. Try a smaller request or another tool; "
     elif limit is Limit.IDLE:  # the model cannot extend this limit
         advice = "Make it report its progress, or try a smaller request or another tool; "
     elif hint:
@@ -453,9 +453,7 @@ def timeout_text(
 
 def cap_note(capped_from: float, *, allowed: float) -> str:
     """Return the last line of the result of a call that had requested more time than allowed (A3)."""
-    return (
-        f"[NOTE] It had asked for {_asked(capped_from)}; the most that is allowed is {allowed:g}s."
-    )
+    return f"[NOTE] It requested {_asked(capped_from)}; the maximum is {allowed:g}s."
 
 
 def cancelled_text(
@@ -504,7 +502,7 @@ def denied_text(tool_name: str, *, reason: str) -> str:
 def expired_text(tool_name: str, *, seconds: float) -> str:
     """Return the result of a call whose approval limit ran out (D3)."""
     return (
-        f'[EXPIRED] Tool "{tool_name}" was not run: it needs a person to allow it, and nobody answered within '
+        f'[EXPIRED] Tool "{tool_name}" was not run: it needs the approval of a person, and no one answered within '
         f"{seconds:g}s. It was not denied and had no effect. Go on without it, or say what you are waiting for."
     )
 

@@ -123,8 +123,8 @@ def refuse_undone(value: Any) -> None:
         if close is not None:  # closing avoids Python's warning that it was never awaited
             close()
         raise ToolFailed(
-            f"The tool returned {_kind_of(value)} that it had not awaited, so that part of its work was not done. "
-            "This is a mistake in the tool: do not call it again, and say so."
+            f"The tool returned {_kind_of(value)} that it had not awaited, so part of its work was not done. "
+            "This is a bug in the tool. Do not call it again, and report the problem."
         )
 
 

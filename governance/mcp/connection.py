@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 SWITCHED_OFF = "it was switched off or changed by an administrator"
 _CLOSE_BOUND = 5.0
 _UNLISTED = "it may not have the environment variable {}, which is not in GOVERNANCE_MCP_VARIABLES"
-_UNHEARD = "The MCP server {!r} has not been told of the call."
+_UNHEARD = "The call was not sent to the MCP server {!r}."
 
 
 class ConnectionObserver(Protocol):

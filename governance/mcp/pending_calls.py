@@ -110,7 +110,7 @@ class PendingCalls:
                 raise RequestNotSent(reason) from None
             if isinstance(error, ServerUnavailable):
                 raise
-            words = f"The MCP server {self._server_name!r} was told to stop."
+            words = f"The MCP server {self._server_name!r} was asked to stop."
             raise MayStillRun(words, answer=request_state.late_answer) from None
         finally:
             if not is_given_up:
@@ -154,7 +154,7 @@ class PendingCalls:
         except ResultRefused as refused:
             _fail(answer, refused)
         except InputRequiredRoundsExceededError:
-            words = f"The MCP server {self._server_name!r} asked for input again and again."
+            words = f"The MCP server {self._server_name!r} asked for input too many times."
             _fail(answer, ResponseLost(words))
         except Exception as error:
             logger.debug("An MCP answer is of no use", exc_info=True)

@@ -230,7 +230,7 @@ class StdioServer:
         try:
             await asyncio.wait({draining}, timeout=self._timing.request_timeout)
             if not draining.done() and not self.stuck.done():
-                self.stuck.set_result("it does not read what it is sent")
+                self.stuck.set_result("it does not read its input")
             await draining
         finally:
             draining.cancel()

@@ -49,8 +49,8 @@ def refuse_unknown(host: str, settings: ToolboxSettings) -> None:
     """Raise `ToolFailed` if a redirect, or a request of a page, leads to a host that needs approval."""
     if not is_known(host, settings):
         raise ToolFailed(
-            f"This leads to the host {shown(host)!r}, which was not asked for. If it is needed, call the tool again with"
-            " an address there: the user is asked where that is necessary."
+            f"This leads to the host {shown(host)!r}, which was not approved. If you need it, call the tool again with"
+            " an address on that host. The user is then asked for approval if necessary."
         )
 
 

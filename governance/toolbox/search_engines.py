@@ -180,6 +180,6 @@ def _line(text: object) -> str:
 
 def _not_understood(who: str) -> ToolFailed:
     return ToolFailed(
-        f"{who} answered in a form that is not understood, so it is not known what it found. Go on without searching. "
+        f"{who} answered in an unknown format, so its results cannot be read. Continue without searching. "
         "An administrator can choose another search engine: GOVERNANCE_SEARCH_PROVIDER."
     )

@@ -181,7 +181,7 @@ def scramble(file: Path, *, at: int, value: bytes) -> None:
         (HELLO, 0, b"no header of SQLite", "is no SQLite database, or its beginning is damaged"),
         (HELLO, 100, b"\xff" * 3000, "is damaged"),
         (HELLO, 18, b"\x03\x01", "cannot be written"),  # a format that SQLite only reads
-        (HELLO, None, b"", "holds something else: 1 tables"),
+        (HELLO, None, b"", "belongs to something else: it has 1 tables"),
         (LATER, None, b"", "was migrated by a later version (turns.9999)"),
     ],
     ids=["no database", "damaged", "read-only", "foreign", "later"],

@@ -139,7 +139,7 @@ def test_neither_the_agents_own_model_nor_a_runner_is_needed(settings):
 @pytest.mark.django_db
 def test_a_script_that_is_too_short_fails_the_test():
     ada = User.objects.create_user("ada")
-    with pytest.raises(AssertionError, match="asked 2 times and has 1 replies"):
+    with pytest.raises(AssertionError, match="received 2 requests but has only 1 replies"):
         run_turn([call("c1", "name_group", name="Gardeners")], user=ada)
 
 

@@ -61,7 +61,7 @@ async def test_a_capped_wish_is_told_on_success_too(chat: ChatDriver, operator):
     }
     assert asked == {"a": 7_200_000, "b": None}
     capped, plain = model.requests[1].messages[-1].tool_results
-    note = "[NOTE] It had asked for 7200s; the most that is allowed is 60s."
+    note = "[NOTE] It requested 7200s; the maximum is 60s."
     assert (capped.content, plain.content) == (f"done\n{note}", "done")
     assert chat.sink.find("tool_result", tool_id="a")["result"] == capped.content
 

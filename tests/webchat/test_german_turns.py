@@ -52,10 +52,10 @@ SCRIPT = (
 )
 TO_THE_MODEL = {
     "late": '[TIMEOUT] Tool "held" did not respond within 0.06s.',
-    "capped": "[NOTE] It had asked for 7200s; the most that is allowed is 40s.",
+    "capped": "[NOTE] It requested 7200s; the maximum is 40s.",
     "refused": '[DENIED] Tool "asked_held" was not run: a person denied this call. No reason was given.',
     "ended": '[CANCELLED] Tool "held" was cancelled by the user.',
-    "nobody": '[ERROR] There is no agent named "nobody", or it is switched off.',
+    "nobody": '[ERROR] There is no agent named "nobody", it is switched off, or the person',
     "last": '[CANCELLED] Tool "held" was cancelled by the user.',
 }
 TO_PEOPLE = {

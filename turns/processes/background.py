@@ -69,5 +69,5 @@ def _log_failure(task: asyncio.Task[Any]) -> None:
     failure = None if task.cancelled() else task.exception()
     if failure is not None and not isinstance(failure, TurnsError):
         logger.error(
-            "What was asked for failed, and nobody waits for it any more", exc_info=failure
+            "A requested operation failed after its caller had stopped waiting", exc_info=failure
         )

@@ -62,7 +62,9 @@ async def send(process_id: UUID) -> None:
         if bus not in _silent:
             _done, waiting = await asyncio.wait({sending}, timeout=SEND_WAIT)
             if waiting:
-                logger.warning("Wake-ups are slow; nobody waits for them until one is sent")
+                logger.warning(
+                    "Wake-ups are slow, so callers do not wait for them until one succeeds"
+                )
                 _silent.add(bus)
 
 

@@ -39,13 +39,13 @@ def refusal(turn: Turn) -> str | None:
     at_work, most = app_settings.MAX_FAMILY, app_settings.MAX_FAMILY_TOTAL
     if family.count() >= most:
         return (
-            f"{most} sub-agents were set to work for the user's message in all, which is the limit. Do the rest yourself, or"
+            f"{most} sub-agents have been started for the user's message, which is the limit. Do the rest yourself, or"
             " report what is done and what is missing."
         )
     if family.filter(status__in=ACTIVE_STATUSES).count() >= at_work:
         return (
-            f"{at_work} sub-agents are at work for the user's message, yours and those of others, which is the limit. Wait"
-            " until one of them has ended, or do the work yourself."
+            f"{at_work} sub-agents are running for the user's message, including those of other agents, which is the limit."
+            " Wait until one of them ends, or do the work yourself."
         )
     return None
 

@@ -76,8 +76,8 @@ def _foreign(tables: set[str], *, is_own: bool) -> str:
     applied = loader.applied_migrations or {}
     if is_own and tables and not any(app == "turns" for app, _migration in applied):
         return (
-            f"The database {_name()} holds something else: {len(tables)} tables, none of this site. Nothing was started,"
-            " and no table was touched. Set DATABASE_URL to a database of its own."
+            f"The database {_name()} belongs to something else: it has {len(tables)} tables, none of them from this site. Nothing was"
+            " started, and no table was changed. Set DATABASE_URL to a separate database."
         )
     newest = {app: max(names) for app, names in _by_app(loader.disk_migrations).items()}
     for app, names in _by_app(applied).items():

@@ -124,8 +124,8 @@ async def arun_turn(
             status, answer, calls = await _read(turn_id)
     if len(model.requests) > len(replies):
         raise AssertionError(
-            f"The chat model was asked {len(model.requests)} times and has {len(replies)} replies: the last one"
-            " asks for a tool, perhaps."
+            f"The chat model received {len(model.requests)} requests but has only {len(replies)} replies. Perhaps the"
+            " last reply calls a tool."
         )
     return FinishedTurn(
         id=turn_id,

@@ -44,7 +44,7 @@ class InputRefused(CallRefused, CallNotStarted):
     SENTENCES = {
         "not_importable": "The tool's function cannot be found by a worker process.",
         "not_json": "The tool's input is not plain JSON data (text, numbers, lists, objects).",
-        "too_large": "The tool's input is too large; give it less at once.",
+        "too_large": "The tool's input is too large. Pass less data in one call.",
     }
 
 

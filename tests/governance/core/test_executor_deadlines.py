@@ -115,8 +115,8 @@ TIMELINES = {
 }
 WORDS = {
     "shortened too late": "within 10s",
-    "edited ceiling over a hint": "It had asked for 300s, which is more than is allowed.",
-    "hint above the ceiling": "It had asked for 7200s, which is more than is allowed.",
+    "edited ceiling over a hint": "It requested 300s, which is more than is allowed.",
+    "hint above the ceiling": "It requested 7200s, which is more than is allowed.",
     "silent after signs of life": "within 5s. It made no progress for that long.",
 }
 OUTPUT = {"silent after signs of life": ".....", "output": "line 1\nline 2\n"}

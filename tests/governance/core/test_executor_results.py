@@ -135,8 +135,8 @@ class TestResult:
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        (7_200_000, "7200s; the most that is allowed is 3600s"),
-        (0, "no limit; the most"),
+        (7_200_000, "7200s; the maximum is 3600s"),
+        (0, "no limit; the maximum"),
         (60_000, ""),
     ],
 )

@@ -44,11 +44,11 @@ class TestTimeout:
     def test_of_a_capped_call_says_so_and_does_not_advise_to_ask_for_more(self):
         text = timeout_text(capped_from=7200.0)
 
-        assert "asked for 7200s" in text
+        assert "requested 7200s" in text
         assert "_meta.timeout_ms" not in text
 
     def test_of_a_call_that_wanted_no_limit_says_so(self):
-        assert "asked for no limit" in timeout_text(capped_from=0.0)
+        assert "requested no limit" in timeout_text(capped_from=0.0)
 
 
 @pytest.mark.parametrize("text_of", [timeout_text, cancelled_text])

@@ -43,7 +43,7 @@ def test_nobody_is_blamed_for_a_lost_process(status):
     ("verdict", "error_type", "error", "words"),
     [
         (Verdict.DENIED, ErrorType.DENIED, ToolCallDenied, "The reason given: Not today."),
-        (Verdict.EXPIRED, ErrorType.EXPIRED, ApprovalExpired, "nobody answered within 30s"),
+        (Verdict.EXPIRED, ErrorType.EXPIRED, ApprovalExpired, "no one answered within 30s"),
     ],
 )
 def test_a_decision_counts_although_a_cancel_came_after_it(verdict, error_type, error, words):

@@ -177,7 +177,7 @@ async def test_a_command_that_stops_reading_is_replaced_and_what_it_never_read_w
     _, first = harness.call("unruly_echo", text="x" * 2_000_000)
     waiting = [harness.call("unruly_echo", text="y") for _ in range(3)]
     await eventually(lambda: harness.health.failures or pass_time(100))
-    assert harness.health.failures[0] == "it does not read what it is sent"
+    assert harness.health.failures[0] == "it does not read its input"
     waiting[0][0].cancel(BY_USER)
     assert (await waiting[0][1]).disposition is Disposition.NOT_STARTED
     await harness.tools.aclose()

@@ -347,7 +347,7 @@ async def test_a_page_reaches_no_host_that_was_not_opened_where_people_are_asked
         server.pages["/"] = page(f'<img src="{carried}"><a href="{carried}">Out</a>')
         elsewhere.pages["/carried"] = page("arrived")
         browser.change(web_ask_hosts=True)
-        assert "'localhost', which was not asked for" in await browser.call(
+        assert "'localhost', which was not approved" in await browser.call(
             "open", url=server.url()
         )
         await browser.fails("not asked for", "click", target="Out")
@@ -395,7 +395,7 @@ async def test_no_way_out_of_a_page_leads_to_a_host_that_was_not_opened(browser,
         async def tried():
             return "all" in (await browser.call("read")).split()
 
-        assert "'localhost', which was not asked for" in said
+        assert "'localhost', which was not approved" in said
         await eventually(tried, timeout=PATIENCE)
         assert "second" in await browser.call("click", target="next")
         await browser.fails("not asked for", "open", url=server.url("/away"))

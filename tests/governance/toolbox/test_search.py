@@ -114,7 +114,7 @@ async def test_being_taken_for_a_robot_is_said_and_never_looks_like_nothing_foun
 @pytest.mark.parametrize("body", ["", "<html><body>Welcome</body></html>", CHALLENGE])
 async def test_a_page_of_an_unknown_shape_is_said_to_be_one(harness, duckduckgo, body):
     duckduckgo(body)
-    await fails(harness, "form that is not understood")
+    await fails(harness, "unknown format")
 
 
 async def test_searxng_results(harness, server, searxng):
@@ -164,7 +164,7 @@ async def test_searxng_that_refuses_says_what_to_look_for(harness, searxng, stat
 )
 async def test_searxng_of_an_unknown_shape_is_said_to_be_one(harness, searxng, body):
     searxng(body)
-    await fails(harness, "form that is not understood")
+    await fails(harness, "unknown format")
 
 
 async def test_searxng_without_an_address_says_which_setting_is_missing(harness):

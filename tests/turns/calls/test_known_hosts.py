@@ -113,7 +113,7 @@ async def test_a_redirect_to_a_new_host_is_told_and_not_followed(
     turn = await chat.run("Look at localhost")
     assert (await chat.calls(turn.pk))["a"].status == "failed"
     read = model.requests[1].messages[-1].tool_results[0].content
-    assert "'127.0.0.1', which was not asked for" in read
+    assert "'127.0.0.1', which was not approved" in read
     assert len(server.requests) == 1
 
 

@@ -164,7 +164,7 @@ def test_a_denial_names_the_reason_and_leaves_out_the_advice_for_the_model():
 def test_a_question_that_expired_is_no_denial():
     summary = summary_of(failed(outcomes.expired_text("exec", seconds=600)))
 
-    assert "`exec` was not run: it needs a person to allow it, and nobody answered" in summary
+    assert "`exec` was not run: it needs the approval of a person, and no one answered" in summary
     assert "It was not denied and had no effect." in summary
     assert "[EXPIRED]" not in summary
 

@@ -48,7 +48,7 @@ def test_so_many_are_at_work_at_once_at_whatever_depth(root, settings):
     son, daughter = run(start(root)), run(start(root))
     start(son)
     with pytest.raises(
-        ChildRefused, match=r"3 sub-agents are at work .* Wait until one"
+        ChildRefused, match=r"3 sub-agents are running .* Wait until one"
     ) as refused:
         start(daughter)
     assert "do the work yourself" in refused.value.sentence
@@ -60,7 +60,7 @@ def test_so_many_are_set_to_work_in_all_also_one_after_the_other(root, settings)
     settings.TURNS_MAX_FAMILY_TOTAL = 3
     for _ in range(3):
         Turn.objects.filter(pk=start(root).pk).update(status="completed")
-    with pytest.raises(ChildRefused, match=r"3 sub-agents were set to work .* in all"):
+    with pytest.raises(ChildRefused, match=r"3 sub-agents have been started .* the limit"):
         start(root)
 
 
@@ -105,7 +105,7 @@ async def test_a_refused_call_tells_the_model_why_and_the_turn_goes_on(chat: Cha
     turn = await chat.run()
     refused = (await chat.calls(turn.pk))["a2"]
     assert (turn.status, refused.status) == ("completed", "failed")
-    assert "1 sub-agents were set to work for the user's message in all" in refused.result
+    assert "1 sub-agents have been started for the user's message" in refused.result
 
 
 async def test_the_carrier_of_a_report_belongs_to_the_family_it_reports_of(

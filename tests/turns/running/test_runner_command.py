@@ -19,13 +19,13 @@ def help_text() -> str:
         "TURNS_DISPATCHER=runners",
         "PostgreSQL",
         "Redis as the channel layer",
-        "start as many as you like",
+        "any number of runners",
         "SIGTERM or Ctrl-C",
         "TURNS_DRAIN_GRACE seconds",
-        "a second one cancels them",
-        "--concurrency CONCURRENCY how many turns may be busy at once",
-        "--name NAME what it is called in the log",
-        "--metrics-port METRICS_PORT answer Prometheus on this port",
+        "a second signal cancels them",
+        "--concurrency CONCURRENCY maximum number of turns that run at a time",
+        "--name NAME name of the runner in the log",
+        "--metrics-port METRICS_PORT port for Prometheus metrics",
     ],
 )
 def test_the_help_names_what_a_reader_needs(help_text: str, essential: str):
@@ -34,5 +34,5 @@ def test_the_help_names_what_a_reader_needs(help_text: str, essential: str):
 
 def test_the_help_says_which_defaults_and_exit_codes_there_are(help_text: str):
     assert f"default: TURNS_MAX_LIVE, now {app_settings.MAX_LIVE}" in help_text
-    assert "0 when all turns have ended" in help_text
-    assert f"{EXIT_UNCLEAN} when something hung" in help_text
+    assert "0 if all turns have ended" in help_text
+    assert f"{EXIT_UNCLEAN} if something hung" in help_text

@@ -23,12 +23,12 @@ class Command(BaseCommand):
     """Runs turns until a signal arrives."""
 
     help = (
-        "Run the turns that web processes queue. Needs TURNS_DISPATCHER=runners, PostgreSQL and,"
-        " so that pages see text as it is written, Redis as the channel layer; start as many as you like, on any machine that"
-        " has the same settings. SIGTERM or Ctrl-C starts nothing more and lets running turns end for"
-        " TURNS_DRAIN_GRACE seconds; a second one cancels them, a third one leaves at once. Exit codes: 0 when all turns"
-        " have ended, 1 when it could not go down as it should, 70 when something hung and the rest was ended without"
-        " it; whatever it has left open, the other processes end."
+        "Run the turns that web processes queue. This needs TURNS_DISPATCHER=runners and PostgreSQL, and Redis as the channel"
+        " layer so that pages show text as it is written. You can start any number of runners, on any machine with the same"
+        " settings. After SIGTERM or Ctrl-C, a runner starts no more turns and gives the running ones TURNS_DRAIN_GRACE"
+        " seconds to end; a second signal cancels them, and a third one makes the runner exit immediately. Exit codes: 0 if"
+        " all turns have ended, 1 if the runner could not shut down cleanly, 70 if something hung and the runner exited"
+        " without it. Other processes end the turns that it has left open."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -36,22 +36,22 @@ class Command(BaseCommand):
             "--concurrency",
             type=int,
             default=app_settings.MAX_LIVE,
-            help="how many turns may be busy at once (default: TURNS_MAX_LIVE, now %(default)s)",
+            help="maximum number of turns that run at a time (default: TURNS_MAX_LIVE, now %(default)s)",
         )
         parser.add_argument(
             "--name",
             default=f"{socket.gethostname()}:{os.getpid()}",
-            help="what it is called in the log (default: host and process number)",
+            help="name of the runner in the log (default: host and process id)",
         )
         parser.add_argument(
             "--metrics-port",
             type=int,
-            help="answer Prometheus on this port (needs the “metrics” extra; default: not at all)",
+            help="port for Prometheus metrics (needs the “metrics” extra; default: no metrics)",
         )
         parser.add_argument(
             "--metrics-host",
             default="127.0.0.1",
-            help="… at this address, to whoever can reach it (default: %(default)s)",
+            help="address for Prometheus metrics; anyone who can reach it can read them (default: %(default)s)",
         )
 
     def handle(self, *args: Any, concurrency: int, name: str, **options: Any) -> None:
@@ -59,7 +59,7 @@ class Command(BaseCommand):
             raise CommandError("--concurrency must be at least 1.")
         if get_dispatcher().is_embedded:
             raise CommandError(
-                "Turns run in the processes that serve people. For runners set TURNS_DISPATCHER=runners."
+                "Turns currently run in the web processes. To use runners, set TURNS_DISPATCHER=runners."
             )
         if problem := database_state.problem():
             raise CommandError(problem)
@@ -82,7 +82,7 @@ class Command(BaseCommand):
             get_dispatcher().listen(running.supervisor.wake, name=name), name="fetching of turns"
         )
         running.on_draining(listening.cancel)
-        self._say(f"{name} runs up to {max_live} turns at once (Ctrl-C to stop)")
+        self._say(f"{name} runs up to {max_live} turns at a time (Ctrl-C to stop)")
         await drained.wait()
         await asyncio.wait({listening}, timeout=LISTENER_GRACE)
         return drain.exit_code
