@@ -38,9 +38,8 @@ async def test_code_in_an_answer_has_colours_and_is_copied(browser_user: Browser
     chat = await browser_user.start_conversation()
     loaded: list[str] = []
     chat.page.on("request", lambda request: loaded.append(request.url))
-    await chat.ask(
-        TOLD
-    )  # the end replaces the elements of the growing block, and a detached one has no style
+    # The end replaces the elements of the growing block, and a detached element has no style.
+    await chat.ask(TOLD)
     answer = chat.answers.last
     await expect(answer.locator(".code-language")).to_have_text("python")
     word = answer.locator(".code-block .k").first
