@@ -89,7 +89,7 @@ def test_a_cancelled_turn_is_one_page(admin_client, cancelled):
     ).content.decode()
     for words in (
         "ada", "by button", "wrong customer", "640&nbsp;ms", "quick", "30&nbsp;s", "5&nbsp;s",
-        "indeterminate: it may still be running", "[CANCELLED] gone", "Finished, the results stand: quick (c2).", "by API",
+        "indeterminate: it may still be running", "[CANCELLED] gone", "Finished, with valid results: quick (c2).", "by API",
     ):  # fmt: skip
         assert words in page.replace("\u00a0", "&nbsp;"), words
 

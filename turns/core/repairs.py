@@ -166,7 +166,7 @@ def interruption_note(
     if stopped:
         lines.append(f"Stopped before the end, no longer running: {_list(stopped)}.")
     if finished:
-        lines.append(f"Finished, the results stand: {_list(finished)}.")
+        lines.append(f"Finished, with valid results: {_list(finished)}.")
     if not_started:
         lines.append(f"Not started: {_list(not_started)}.")
     return "\n".join(lines)

@@ -690,7 +690,7 @@ async def test_the_next_turn_is_told_of_the_interruption(chat: ChatDriver, fake_
     assert "[INTERRUPTED] The previous turn did not reach its end: the user cancelled it." in told
     assert "May have run in part or whole, check before repeating: stubborn (b)." in told
     assert "Stopped before the end, no longer running: held (w)." in told
-    assert "Finished, the results stand: quick (a)." in told
+    assert "Finished, with valid results: quick (a)." in told
     assert "Not started: alone (c), alone (d)." in told
     await chat.run("and now")
     assert [block.text for block in model.requests[2].messages[-1].texts] == ["and now"]

@@ -60,7 +60,7 @@ def test_the_note_says_why_and_which_calls_may_have_run():
         "[INTERRUPTED] The previous turn did not reach its end: the user cancelled it.",
         "May have run in part or whole, check before repeating: exec (c1), web_fetch (c2).",
         "Stopped before the end, no longer running: wait (c5).",
-        "Finished, the results stand: read_file (c3).",
+        "Finished, with valid results: read_file (c3).",
         "Not started: write_file (c4).",
     ]
 
